@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor spark-matrix conformance drills faults mutants docs dist containers diagrams clean
+.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor spark-matrix submitters conformance drills faults mutants docs dist containers diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -97,6 +97,13 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in an environment of its own; write build/measured/spark.md
 	python -m tests.servers 7.0
 	python -m tests.spark.matrix 4.0 4.1 4.2
+
+submitters: $(STAMP) ## hand-overs through the operators of Databricks, EMR, Glue, Dataproc, Livy and Kubernetes
+	python -m tests.servers 7.0
+	uv venv --quiet --clear --python $(BIN)/python build/submitters
+	uv pip install --quiet --python build/submitters/bin/python --constraints tests/submitters/requirements.txt \
+		--requirements tests/submitters/requirements.txt --editable .
+	build/submitters/bin/python -m pytest tests/submitters --servers=7.0
 
 conformance: $(STAMP) ## try every promise on every server and cluster, and write build/measured/conformance.md
 	python -m tests.servers

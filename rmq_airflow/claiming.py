@@ -26,7 +26,13 @@ MOMENT_S = 0.001  # smallest accepted duration
 log = logging.getLogger(__name__)
 
 
-class HandedOver(TypedDict):
+class FromClaim(TypedDict, total=False):
+    """What a sensor adds that hands over to a driver: the fence of its claim."""
+
+    fence: int | None
+
+
+class HandedOver(FromClaim):
     """A handed-over lease, as in XCom: identifiers only, no token or payload."""
 
     queue: str

@@ -21,6 +21,7 @@ from rmq_dagster.redrive import RedriveConfig, redis_queue_redrive_job
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors import build_redis_queue_sensor
 from rmq_dagster.status import redis_queue_status_sensors
+from rmq_dagster.submitting import SubmittedBatch
 
 __all__ = [
     "ClaimedBatch",
@@ -31,6 +32,7 @@ __all__ = [
     "QueuePartitions",
     "RedisQueueResource",
     "RedriveConfig",
+    "SubmittedBatch",
     "build_redis_queue_sensor",
     "publish_op",
     "redis_queue_asset",

@@ -24,6 +24,7 @@ from rmq_dagster.doorbell import Doorbell
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.publisher import headers_of
 from rmq_dagster.requested import repository_of, sensor_of
+from rmq_dagster.submitting import SubmittedBatch, submitting
 
 # Dagster abandons a tick after 60 s but lets its body run on: end well before that.
 TICK_RETRY_BUDGET_S = 4
@@ -157,6 +158,33 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         ...     return dg.MaterializeResult(metadata=batch.metadata)
         """
         return working(context, self.queue(queue, config), Terms(max_messages, on_settled))
+
+    def submitted(
+        self,
+        context: runs.StepContext,
+        queue: str,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        max_messages: int = 1000,
+        on_settled: OnSettled = "skip",
+        config: LeasedConfig | None = None,
+    ) -> AbstractContextManager[SubmittedBatch]:
+        """Claim messages for a driver that a Pipes client runs in the block; the driver adopts and acks them.
+
+        The block gives `batch.extras` to the client; the driver opens its Pipes session and calls
+        `rmq_spark.adopted_batch`. The step extends the lease until then. `secrets`: for each credential of this
+        resource the reference with which the driver finds it, as in `{"password": "env:REDIS_PASSWORD"}`. A driver
+        that never adopts has its messages acked when the block succeeds. An exception, a retry and a cancelled run have
+        the same effect as for `claimed`. Raises LeaseLost when another holder got the messages, LeftUnsettled when the
+        driver adopted them and did not settle them, and ConfigurationError for a credential without a reference.
+
+        >>> with redis_queue.submitted(context, "flights", secrets={"password": "aws:redis"}) as batch:
+        ...     if batch:
+        ...         pipes_emr.run(context=context, extras=batch.extras, start_job_run_params=...)
+        ...     return dg.MaterializeResult(metadata=batch.metadata)
+        """
+        terms = Terms(max_messages, on_settled)
+        return submitting(context, self.queue(queue, config), self.settings(), terms, secrets or {})
 
     def run_requests(
         self,

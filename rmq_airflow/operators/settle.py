@@ -18,16 +18,20 @@ from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
 
-Action = Literal["ack", "nack", "release"]
-VERBS: dict[Action, str] = {"ack": "acked", "nack": "failed", "release": "released"}
+Verb = Literal["ack", "nack", "release"]
+Action = Literal[Verb, "conclude"]
+VERBS: dict[Verb, str] = {"ack": "acked", "nack": "failed", "release": "released"}
 
 
 class SettledReport(TypedDict):
-    """The return value of the operator. `left_alone` is the reason why nothing was settled, or None."""
+    """The return value of the operator. `left_alone` is the reason why nothing was settled, or None.
+
+    `action` is what was done, or would have been done.
+    """
 
     queue: str
     lease_id: str
-    action: Action
+    action: Verb
     settled: int
     left_alone: str | None
 
@@ -38,11 +42,13 @@ class RedisQueueSettleOperator(QueueLineageMixin, BaseOperator):
 
     ``nack`` and ``release`` are for a lease that no task has adopted; a task that has adopted a lease settles it
     itself. ``ack`` is for work that cannot adopt a lease, such as a container that got its input some other way.
+    ``conclude`` is for a driver that got the lease from a sensor with ``secrets``: nothing is left to do if it acked
+    the messages; they are nacked if it adopted them and left them, and released if it never adopted them.
 
     .. seealso:: :ref:`howto/operator:RedisQueueSettleOperator`
 
     :param hand_over: the output of the sensor (templated)
-    :param action: ``ack`` the messages, ``nack`` them (a delivery is counted) or ``release`` them
+    :param action: ``ack`` the messages, ``nack`` them (a delivery is counted), ``release`` them or ``conclude``
     :param reason: kept in the history of nacked messages (templated)
     :param queue_config: by default that of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
@@ -79,28 +85,41 @@ class RedisQueueSettleOperator(QueueLineageMixin, BaseOperator):
             self.log.info("Nothing was handed over.")
             return None
         handed = check_handed(self.hand_over)
-        report: SettledReport = {
-            "queue": handed["queue"],
-            "lease_id": handed["lease_id"],
-            "action": self.action,
-            "settled": 0,
-            "left_alone": None,
-        }
         hook = RedisQueueHook(self.redis_queue_conn_id)
         with hook.queue(handed["queue"], self.queue_config, needed_by=type(self).__name__) as queue:
+            verb = self._verb(queue, handed)
+            report: SettledReport = {
+                "queue": handed["queue"],
+                "lease_id": handed["lease_id"],
+                "action": verb,
+                "settled": 0,
+                "left_alone": None,
+            }
             try:
-                report["settled"] = self._settle(queue, handed)
+                report["settled"] = self._settle(queue, handed, verb)
             except (LeaseLost, LeaseAlreadySettled) as error:
                 report["left_alone"] = str(error)
         self.log.info("Settled: %s", report)
-        counts = {VERBS[self.action]: report["settled"], "left_alone": int(report["left_alone"] is not None)}
+        counts = {VERBS[verb]: report["settled"], "left_alone": int(report["left_alone"] is not None)}
         report_counts(self, handed["queue"], **counts)
         return report
 
-    def _settle(self, queue: LeasedQueue, handed: HandedOver) -> int:
+    def _verb(self, queue: LeasedQueue, handed: HandedOver) -> Verb:
+        if self.action != "conclude":
+            return self.action
+        info = queue.lease_info(handed["lease_id"])
+        # Adopting raises the fence, also under the owner that a driver keeps.
+        return "release" if info is not None and info.fence == handed.get("fence", info.fence) else "nack"
+
+    def _settle(self, queue: LeasedQueue, handed: HandedOver, verb: Verb) -> int:
         # Adopting under the same owner counts no delivery, and creates the token that settling needs.
         owner = handed["owner"]
         lease = queue.adopt(handed["lease_id"], owner=owner, if_owner=owner)
-        if self.action == "nack":
-            return queue.nack(lease, reason=self.reason or "settled by another task").settled
-        return (queue.ack if self.action == "ack" else queue.release)(lease).settled
+        if verb == "nack":
+            return queue.nack(lease, reason=self.reason or self._blame()).settled
+        return (queue.ack if verb == "ack" else queue.release)(lease).settled
+
+    def _blame(self) -> str:
+        if self.action == "conclude":
+            return "the driver that adopted these messages did not settle them"
+        return "settled by another task"

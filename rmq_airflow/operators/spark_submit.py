@@ -27,9 +27,8 @@ from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
 from rmq_airflow.remote import RemoteDriver
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
-from rmq_airflow.watch import LeaseWatch
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisMessageQueueError
-from rmq_core.work import Claimed, DriverGuard, OnSettled, Submission, check_on_settled, conclude
+from rmq_core.work import Claimed, DriverGuard, LeaseWatch, OnSettled, Submission, check_on_settled, conclude
 
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol

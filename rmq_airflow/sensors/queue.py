@@ -42,7 +42,7 @@ from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.waiting import BacklogReport, bounded, report
 from rmq_core import Backlog, ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue, require
-from rmq_core.work import Counted, counted, has_left
+from rmq_core.work import Counted, Handover, counted, has_left
 
 
 class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
@@ -50,9 +50,10 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     Wait until a queue holds enough messages.
 
     Returns ``{"queue", "ready", "oldest_age"}``, in every mode; with ``count``, ``dead`` or ``depth`` replaces
-    ``ready``; ``hand_over`` adds ``lease_id``, ``owner``, ``claimed``, ``isolated`` and ``settled_before``. Messages
-    with passed delays or expired leases count as ready. Deferrable mode subscribes and wakes at once. Other modes poll
-    every ``poke_interval``, as does any count of dead letters or depth, or a discipline other than ``leased``.
+    ``ready``; ``hand_over`` adds ``lease_id``, ``owner``, ``claimed``, ``isolated`` and ``settled_before``; ``secrets``
+    adds ``parameters`` and ``fence``. Messages with passed delays or expired leases count as ready. Deferrable mode
+    subscribes and wakes at once. Other modes poll every ``poke_interval``, as does any count of dead letters or depth,
+    or a discipline other than ``leased``.
 
     .. seealso:: :ref:`howto/operator:RedisQueueSensor`
 
@@ -63,6 +64,9 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     :param count: what to count: ``ready``, ``dead`` (letters) or ``depth`` (ready + delayed + leased)
     :param hand_over: claim the messages for downstream tasks, which must adopt the lease within this time (seconds or
         timedelta; True is ten minutes); add a RedisQueueSettleOperator to requeue a lease that no task adopts
+    :param secrets: with ``hand_over``, the task's output also has the parameters with which a driver that another
+        operator submits adopts the lease; use them as ``driver_parameters``. For each credential of the connection, a
+        reference with which the driver finds it, such as ``{"password": "env:REDIS_PASSWORD"}``; ``{}`` if it has none
     :param deferrable: wait in the triggerer, not in a worker slot
     :param start_from_trigger: start in the triggerer, without a first poll on a worker
     :param end_in_trigger: let the triggerer end the deferred task, so that it needs no worker slot again; listeners and
@@ -84,6 +88,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         max_messages: int | None = None,
         count: Counted = "ready",
         hand_over: timedelta | float | bool = False,
+        secrets: Mapping[str, str] | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         start_from_trigger: bool = False,
         end_in_trigger: bool = True,
@@ -96,12 +101,15 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         check_bound("max_messages", max_messages, least=min_messages)
         self.hand_over_s = _hand_over_s(hand_over)
         _check_count(count, max_age, self.hand_over_s)
+        if secrets is not None and self.hand_over_s is None:
+            raise ConfigurationError("`secrets` requires `hand_over`, the time that a driver has to adopt")
         self.redis_queue = redis_queue
         self.min_messages = min_messages
         self.max_age = max_age
         self.max_messages = max_messages
         self.count = count
         self.hand_over = hand_over
+        self.secrets = secrets
         self.deferrable = deferrable
         self.end_in_trigger = end_in_trigger
         self.redis_queue_conn_id = redis_queue_conn_id
@@ -109,6 +117,15 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         self._rings = True  # whether the discipline notifies, or must be polled
         if start_from_trigger:
             self._start_from_trigger()
+
+    @property
+    def driver_parameters(self) -> list[str]:
+        """Two templates for the parameters of a driver, which a task that runs after this sensor renders.
+
+        A sensor with `secrets` gives them values: `--rmq-handover` and the handed-over lease as JSON.
+        """
+        pulled = f"ti.xcom_pull(task_ids={self.task_id!r})['parameters']"
+        return [f"{{{{ {pulled}[{number}] }}}}" for number in range(2)]
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Poll once; with `hand_over`, claim if the threshold is met."""
@@ -164,12 +181,17 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
 
     def _poke_and_claim(self, context: Context) -> PokeReturnValue:
         identity = TaskIdentity.of(context)
-        with RedisQueueHook(self.redis_queue_conn_id).queue(self.redis_queue) as queue:
+        hook = RedisQueueHook(self.redis_queue_conn_id)
+        self._parameters(
+            hook, "", ""
+        )  # so that a credential without a reference is an error before anything is claimed
+        with hook.queue(self.redis_queue) as queue:
             found = has_left(identity, queue)  # before polling: it requeues what a former run held
             backlog = self._look(queue)
             if not (found or self.threshold.met_by(backlog)):
                 return PokeReturnValue(False, self._seen(backlog))
-            return self._claim(queue, identity, {**self._seen(backlog)})
+            claimed = self._claim(queue, identity, {**self._seen(backlog)})
+            return self._told(claimed, queue, hook)
 
     def _look(self, queue: WorkQueue) -> Backlog:
         backlog = queue.backlog()
@@ -189,6 +211,24 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         handed = {"lease_id": lease.id, "owner": lease.owner, "claimed": lease.count}
         said = {"isolated": claimed.isolated, "settled_before": claimed.settled_before}
         return PokeReturnValue(True, {**seen, **handed, **said})
+
+    def _told(self, claimed: PokeReturnValue, queue: LeasedQueue, hook: RedisQueueHook) -> PokeReturnValue:
+        """Add to the report of a claim what a driver needs to adopt it, and the fence, which changes when it does."""
+        handed: Any = claimed.xcom_value
+        if self.secrets is None or not claimed.is_done:
+            return claimed
+        info = queue.lease_info(handed["lease_id"])
+        parameters = self._parameters(hook, handed["lease_id"], handed["owner"], queue.config.lease_ms)
+        return PokeReturnValue(True, {**handed, "parameters": parameters, "fence": info and info.fence})
+
+    def _parameters(
+        self, hook: RedisQueueHook, lease_id: str, owner: str, lease_ms: int | str | None = None
+    ) -> list[str]:
+        if self.secrets is None:
+            return []
+        adopt_ms = int((self.hand_over_s or 0) * 1000)
+        handover = Handover(hook.settings, self.redis_queue, lease_id, owner, lease_ms, adopt_ms)
+        return handover.parameters(self.secrets)
 
     def _defer(self, timeout: timedelta) -> NoReturn:
         self.defer(trigger=self._trigger(), method_name="execute_complete", timeout=timeout)

@@ -21,6 +21,7 @@ from rmq_core.work.limits import ALERTS, AlertLimits, Exceeded, Grade, LimitBoun
 from rmq_core.work.publishing import publishing_as, with_publisher
 from rmq_core.work.references import Resolve, resolve_secret
 from rmq_core.work.threshold import Counted, Threshold, counted, depth
+from rmq_core.work.watch import LeaseWatch
 
 __all__ = [
     "ALERTS",
@@ -34,6 +35,7 @@ __all__ = [
     "Grade",
     "Handover",
     "HeldBatch",
+    "LeaseWatch",
     "LimitBounds",
     "OnSettled",
     "Relation",

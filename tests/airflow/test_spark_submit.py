@@ -20,11 +20,11 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
-from rmq_airflow import cluster, watch
+from rmq_airflow import cluster
 from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled
-from rmq_core.work import handover
+from rmq_core.work import handover, watch
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 from tests.faults.patience import PATIENCE_S, eventually
 
@@ -507,7 +507,6 @@ def test_nothing_secret_is_left_on_the_operators_template_fields(
 TASK = """
 import sys
 from types import SimpleNamespace
-from rmq_airflow import cluster, watch
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import LeasedConfig
 application, marker = sys.argv[1:]

@@ -16,6 +16,7 @@ MODULES = ("jobs", "reliable", "rotation", "streams", "work")
 NEVER_MOVED = {
     "ALERTS",
     "AlertLimits",
+    "LeaseWatch",
     "LimitBounds",
     "Exceeded",
     "Grade",

@@ -1,4 +1,4 @@
-"""A thread that keeps and checks a submitted lease while the task waits for its driver.
+"""A thread that keeps and checks a submitted lease while its submitter waits for the driver.
 
 Law: the only decision of this thread is to call `stop`. A lost lease stops the driver. An unreachable Redis does not:
 the lease may still be valid, and the fence prevents a driver that has lost the lease from settling anything.
@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from rmq_core import LeaseLost, RedisMessageQueueError
-from rmq_core.work import Submission
+from rmq_core.errors import LeaseLost, RedisMessageQueueError
+from rmq_core.work.handover import Submission
 
 EXIT_GRACE_S = 10.0  # a driver that adopted the lease ends by itself within 5 s of losing it, and logs why
 log = logging.getLogger(__name__)
