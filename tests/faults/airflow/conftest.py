@@ -34,13 +34,14 @@ def deployed(pytestconfig: pytest.Config) -> Iterator[World]:
     """With a real Spark in full length; in the short form, with a driver that needs no JVM."""
     redis = start_server("7.0", "--appendonly", "yes", "--appendfsync", "always")
     with running_postgres() as database, Wire(redis.port) as wire:
-        airflow = Deployment(database, _environment(wire, full=pytestconfig.getoption("faults") == "full"))
+        airflow = Deployment(database, environment_of(wire, full=pytestconfig.getoption("faults") == "full"))
         yield World(airflow, redis, wire)
         airflow.stop()
     redis.stop()
 
 
-def _environment(wire: Wire, *, full: bool) -> dict[str, str]:
+def environment_of(wire: Wire, *, full: bool) -> dict[str, str]:
+    """Return the connections of the tasks, which reach Redis through the relay, and the program of the Spark jobs."""
     queues = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": wire.port, "extra": {"lease": LEASE_S}}
     launcher = {} if full else {"PATH": f"{WITHOUT_JVM}{os.pathsep}{os.environ['PATH']}"}
     return {

@@ -1,4 +1,4 @@
-"""Airflow as it is deployed: its four parts, each a process in its own session, on PostgreSQL.
+"""Airflow as it is deployed: its parts, each a process in its own session, on PostgreSQL.
 
 Processes that a part starts stay in its session, even when the part is killed before them; `stop` ends all of them.
 """
@@ -12,12 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import httpx
 import psutil
 
+from tests.faults.airflow.hosts import INSTANCE
 from tests.faults.airflow.ledger import FOLDER
 from tests.faults.airflow.rest import Rest
 from tests.servers.postgres import Postgres
@@ -26,21 +27,33 @@ from tests.servers.process import DIES_WITH_US, free_port, until
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 START_S = 400
-PARTS = {
+PARTS: Mapping[str, Sequence[str]] = {
     "api-server": (),
     "scheduler": ("--skip-serve-logs",),
     "dag-processor": (),
     "triggerer": ("--skip-serve-logs",),
+    "celery": (
+        *("worker", "--skip-serve-logs", "--without-mingle", "--without-gossip", "--concurrency", "8"),
+        *("--celery-hostname", "{name}", "--pid", "{home}/{name}.pid"),
+    ),
 }
+"""The commands of Airflow, and their arguments, in which the name of the instance is filled in."""
+SINGLE = {part: part for part in PARTS if part != "celery"}
 
 
 class Deployment:
-    """A running Airflow with the DAGs of a folder.
+    """A running Airflow with the DAGs of a folder; `instances` names each part to start, and its command.
 
     `rest` is a client of its REST API, `ledgers` the folder in which its tasks log their work.
     """
 
-    def __init__(self, database: Postgres, extra: Mapping[str, str], dags: Path = HERE / "dags") -> None:
+    def __init__(
+        self,
+        database: Postgres,
+        extra: Mapping[str, str],
+        dags: Path = HERE / "dags",
+        instances: Mapping[str, str] = SINGLE,
+    ) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="rmq-airflow-faults-"))
         self.ledgers = self.home / "ledgers"
         port = free_port()
@@ -48,18 +61,20 @@ class Deployment:
         self._sessions: list[int] = []
         self.parts: dict[str, subprocess.Popen[bytes]] = {}
         self._migrate()
-        for part in PARTS:
-            self.start(part)
+        for name, part in instances.items():
+            self.start(part, name)
         self.rest = Rest(f"http://127.0.0.1:{port}")
         until(self._ready, START_S, pace_s=1)
 
     def start(self, part: str, name: str = "", **environment: str) -> None:
         """Start a part, or start it again; under a `name`, start another instance of it."""
         name = name or part
-        command = [*DIES_WITH_US, sys.executable, "-m", "airflow", part, *PARTS[part]]
+        arguments = [one.format(name=name, home=self.home) for one in PARTS[part]]
+        command = [*DIES_WITH_US, sys.executable, "-m", "airflow", part, *arguments]
+        own = self.environment | {INSTANCE: name} | environment
         with self.log(name).open("ab") as log:
             self.parts[name] = subprocess.Popen(
-                command, env=self.environment | environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+                command, env=own, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
             )
         self._sessions.append(self.parts[name].pid)
 

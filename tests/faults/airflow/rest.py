@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import httpx
@@ -49,6 +50,10 @@ class Rest:
         """Return `queued`, `running`, `success` or `failed`."""
         return str(self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
+    def run_ended(self, dag_id: str, run_id: str) -> datetime:
+        """Return when a finished run ended."""
+        return datetime.fromisoformat(self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["end_date"])
+
     def tasks(self, dag_id: str, run_id: str) -> dict[str, TaskState]:
         """Return the tasks of a run."""
         found = self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
@@ -79,6 +84,10 @@ class Rest:
     def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
         """Mark a run `success` or `failed`."""
         self._ask("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
+
+    def create_pool(self, name: str, slots: int) -> None:
+        """Create a pool."""
+        self._ask("POST", "/pools", json={"name": name, "slots": slots})
 
     def delete_run(self, dag_id: str, run_id: str) -> None:
         """Delete a finished run, and with it everything that Airflow stores about it."""

@@ -29,7 +29,7 @@ STATES = {
     "spark": "Spark running",
     "handover": "hand-over pending",
 }
-VICTIMS = {"deferred": "wait", "consume": "take", "spark": "submit", "handover": "between"}
+VICTIMS = {"deferred": "wait", "consume": "take", "spark": "submit", "handover": "between", "flow": "take"}
 """The task of each DAG that is in that state."""
 
 
@@ -65,7 +65,6 @@ class Scene:
         self.ledger = Ledger(self.name, world.airflow.ledgers)
         self.queue = LeasedQueue(world.redis.url, self.name, LeasedConfig(lease=LEASE_S))
         self.pid: int | None = None
-        self._ids: list[str] = []
 
     def begin(self) -> None:
         """Publish messages and start the run; the deferred sensor waits for one message more."""
@@ -126,7 +125,7 @@ class Scene:
         with contextlib.suppress(AssertionError):
             until(self._ended, PATIENCE_S, pace_s=1)
         stuck += not self._ended()
-        missing = set(self._ids) - set(self.ledger.effects()) - set(self._idle())
+        missing = {str(number) for number in range(TOTAL)} - set(self.ledger.effects().values()) - self._idle()
         return Count(
             lost=max(0, len(missing) - stuck),
             twice=self.ledger.twice(),
@@ -142,7 +141,7 @@ class Scene:
         self.queue.close()
 
     def _publish(self, numbers: range | list[int]) -> None:
-        self._ids += [str(one) for one in self.queue.publish_many([str(number) for number in numbers]).ids]
+        self.queue.publish_many([str(number) for number in numbers])
 
     def _drivers(self) -> list[psutil.Process]:
         return drivers_of(self.world.airflow.ledgers, self.name)
@@ -174,10 +173,10 @@ class Scene:
         tasks = self.world.airflow.rest.tasks(*self.run).values()
         return {task for task in tasks if task.state == "running" and task.pid and not psutil.pid_exists(task.pid)}
 
-    def _idle(self) -> list[str]:
-        """Return the ids of messages that any consumer can claim, now or later, and of dead letters."""
+    def _idle(self) -> set[str]:
+        """Return the payloads of messages that any consumer can claim, now or later, and of dead letters."""
         lease = self.queue.claim()  # reclaims expired leases
         if lease:
             self.queue.release(lease)
         pages = [self.queue.browse(which, 0, TOTAL).messages for which in ("ready", "delayed", "dead")]
-        return [message.id for page in pages for message in page]
+        return {str(message.payload) for page in pages for message in page}

@@ -1,4 +1,7 @@
-"""Four states in which a fault may find a pipeline, one DAG each; and each again with a task that times out."""
+"""Four states in which a fault may find a pipeline, one DAG each; and each again with a task that times out.
+
+In the DAG `flow`, no task stands still: a fault may find it anywhere.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from typing import Any
 from airflow.sdk import DAG, task
 
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
+from rmq_airflow.operators.publish import RedisQueuePublishOperator
 from rmq_airflow.operators.settle import RedisQueueSettleOperator
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
-from rmq_core import LeaseLost
+from rmq_core import LeasedConfig, LeaseLost
 from tests.faults.airflow.ledger import Ledger, fence_of
 
 TOTAL = 20
@@ -94,3 +98,13 @@ for timeout in (None, TIMEOUT):
         wait >> between() >> take() >> gives_back.as_teardown(setups=wait)
 
     globals().update({one.dag_id: one for one in (deferred, consuming, spark, handover)})
+
+with DAG("flow", schedule=None, catchup=False, default_args=RETRIES, max_active_runs=16) as flow:
+    publish = RedisQueuePublishOperator(
+        task_id="publish",
+        redis_queue=QUEUE,
+        messages=[str(number) for number in range(TOTAL)],
+        queue_config=LeasedConfig(dedup=True),
+    )
+    arrived = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, min_messages=TOTAL, deferrable=True, timeout=900)
+    publish >> arrived >> RedisQueueConsumeOperator(task_id="take", redis_queue=QUEUE, on_batch=one_by_one)
