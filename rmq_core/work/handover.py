@@ -139,7 +139,7 @@ class Handover:
         if not all(isinstance(names.get(name), str) for name in NAMES):
             raise ConfigurationError(f"{place} must be a JSON object with {', '.join(NAMES)}")
         if "url" not in names:
-            raise ConfigurationError(f"RMQ_URL is missing: it is the address of Redis for the lease of {place}")
+            raise ConfigurationError(f"the address of Redis is missing: {place} has no `url`, and no RMQ_URL beside it")
         settings = RedisSettings.from_url(names["url"], **_credentials(found, environment, resolve))
         queue, lease_id, owner = (names[name] for name in NAMES)
         return cls(settings, queue, lease_id, owner, names.get("lease_ms"), names.get("adopt_ms"))

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from rmq_airflow.operators.settle import RedisQueueSettleOperator
 from rmq_core import LeasedQueue
 from rmq_core.work import Handover
 from tests.airflow.conftest import CANARY, MakeContext
@@ -88,12 +89,12 @@ def handed(queue: LeasedQueue, task_context: MakeContext) -> Callable[[Any], Any
     return claim
 
 
-def submit(operator: Any, handed: Any, context: Any) -> None:
-    """Render the templates of the operator and execute it, as a task would."""
+def submit(operator: Any, handed: Any, context: Any, store: Any = None) -> None:
+    """Render the templates of the operator and execute it, as a task would. store: Airflow's task state store."""
     ti = context["ti"]
     ti.xcom_pull = lambda task_ids: {"wait": handed}[task_ids]
     ti.xcom_push = lambda key, value: ti.pushed.update({key: value})
-    context |= {"ts_nodash": "20261125T120000", "run_id": ti.run_id, "task_instance": ti, "task_state_store": None}
+    context |= {"ts_nodash": "20261125T120000", "run_id": ti.run_id, "task_instance": ti, "task_state_store": store}
     context |= {"dag": SimpleNamespace(parent_dag=None), "params": {}}
     operator.render_template_fields(context)
     operator.execute(context)
@@ -177,6 +178,19 @@ def test_a_batch_of_dataproc_holds_the_lease_and_no_secret(
     submit(operator, claimed, task_context(operator))
     assert client.request.batch_id == "totals-20261125t120000-1"
     check(list(client.request.batch.pyspark_batch.args), str(client.request), claimed, queue)
+
+
+def test_a_durable_operator_of_a_cleared_run_submits_nothing_and_the_teardown_releases_what_was_claimed_for_it(
+    service: StubService, queue: LeasedQueue, handed: Any, task_context: MakeContext
+) -> None:
+    sensor, operator = tasks_of("databricks")
+    claimed = handed(sensor)
+    submit(operator, claimed, task_context(operator), {operator.external_id_key: 7})  # it succeeded before the clear
+    assert {name for name, _ in service.requests} == {"GET /api/2.2/jobs/runs/get"}
+    conclude = RedisQueueSettleOperator(task_id="conclude", hand_over=claimed, action="conclude")
+    report = conclude.execute(task_context(conclude))
+    assert report is not None
+    assert (report["action"], report["settled"]) == ("release", 2)
 
 
 def test_every_example_has_a_contract() -> None:

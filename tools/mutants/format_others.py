@@ -219,6 +219,27 @@ FORMAT_OTHERS = [
         "tests/redis/stored/test_read_handed_over.py::test_a_submitter_writes_the_environment_of_the_golden_file",
     ),
     Mutant(
+        "a hand-over as a parameter has another place for user names",
+        "rmq_core/work/handover.py",
+        '**plain, "credentials": dict(secrets)',
+        '"plain": plain, "credentials": dict(secrets)',
+        "tests/redis/stored/test_read_handed_over.py::test_a_submitter_writes_the_parameters_of_the_golden_file",
+    ),
+    Mutant(
+        "a hand-over does not say how long it waits for a driver",
+        "rmq_core/work/handover.py",
+        '            names["adopt_ms"] = self.adopt_ms\n',
+        "            pass\n",
+        "tests/redis/stored/test_read_handed_over.py::test_a_submitter_writes_the_parameters_of_the_golden_file",
+    ),
+    Mutant(
+        "a hand-over as a parameter has two braces in a row",
+        "rmq_core/work/transports.py",
+        '.replace("}}", "}\\\\u007d")',
+        "",
+        "tests/unit/work/test_transports.py::test_parameters_have_no_braces_that_yarn_databricks_or_jinja_replace",
+    ),
+    Mutant(
         "a lease in JSON has another field",
         "rmq_core/messages.py",
         '"deadline_ms": self.deadline_ms, "named"',

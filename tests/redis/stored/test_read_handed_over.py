@@ -20,7 +20,17 @@ SETTINGS = RedisSettings.from_url(
     "sentinel://s1:26379,s2:26379/main/3?tls=true",
     username="spark", password="p@ss", sentinel_username="watch", sentinel_password="w", ssl_password="key",
 )  # fmt: skip
+REFERENCES = {
+    "password": "env:REDIS_PASSWORD",
+    "sentinel_password": "file:/run/sentinel",
+    "ssl_password": "aws:redis#key",
+}
 SUBMITTED = Lease("q", "dag/run/task/-1", OWNER, 2, None, "1.0000000000001abc", named=True)
+
+
+def parameters() -> list[str]:
+    """The golden parameters of a driver."""
+    return ["--rmq-handover", (FOLDER / "handover.json").read_text("utf-8").strip()]
 
 
 def environment() -> dict[str, str]:
@@ -40,10 +50,24 @@ def test_a_driver_reads_the_environment_of_the_golden_file() -> None:
     assert handover.config == LeasedConfig(lease=HOUR_S)
 
 
+def test_a_submitter_writes_the_parameters_of_the_golden_file() -> None:
+    handover = Handover(SETTINGS, "q", "dag/run/task/-1", OWNER, 3_600_000, adopt_ms=600_000)
+    assert handover.parameters(REFERENCES) == parameters()
+
+
+def test_a_driver_reads_the_parameters_of_the_golden_file() -> None:
+    secrets = {reference: getattr(SETTINGS, name) for name, reference in REFERENCES.items()}
+    handover = Handover.from_parameters(parameters(), resolve=secrets.__getitem__)
+    assert handover == Handover(SETTINGS, "q", "dag/run/task/-1", OWNER, 3_600_000, adopt_ms=600_000)
+
+
 def test_a_driver_ignores_what_a_later_submitter_adds() -> None:
     found = environment()
     found["RMQ_HANDOVER"] = json.dumps({**json.loads(found["RMQ_HANDOVER"]), "later": {"n": 1}})
     assert Handover.from_environment(found) == Handover.from_environment(environment())
+    flag, text = parameters()
+    later = json.dumps({**json.loads(text), "later": {"n": 1}})
+    assert Handover.from_parameters([flag, later], resolve=str) == Handover.from_parameters([flag, text], resolve=str)
 
 
 def test_a_driver_adopts_the_lease_of_its_submitter(redis_client: Any, server_url: str) -> None:

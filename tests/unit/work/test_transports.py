@@ -115,7 +115,7 @@ def test_a_password_that_looks_like_a_reference_is_refused_and_not_shown() -> No
         (["--rmq-handover", "[]"], "JSON object"),
         (["--rmq-handover={}"], "queue, lease_id, owner"),
         (["--rmq-handover={}", "--rmq-handover={}"], "2 times"),
-        (["--rmq-handover", '{"queue": "q", "lease_id": "l", "owner": "o"}'], "RMQ_URL is missing"),
+        (["--rmq-handover", '{"queue": "q", "lease_id": "l", "owner": "o"}'], "has no `url`"),
     ],
 )
 def test_parameters_that_cannot_be_read_are_refused(argv: list[str], said: str) -> None:
