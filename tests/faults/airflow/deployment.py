@@ -56,6 +56,7 @@ class Deployment:
     ) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="rmq-airflow-faults-"))
         self.ledgers = self.home / "ledgers"
+        self._files = {path.name for path in dags.glob("*.py")}
         port = free_port()
         self.environment = {**_environment(self, port, database, dags), **extra}
         self._sessions: list[int] = []
@@ -117,7 +118,7 @@ class Deployment:
         for name, part in self.parts.items():
             assert part.poll() is None, self.log(name).read_text()[-4000:]
         with contextlib.suppress(httpx.HTTPError):
-            return self.rest.ready()
+            return self.rest.ready(self._files)
         return False
 
 

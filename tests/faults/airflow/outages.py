@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import psutil
@@ -23,12 +24,16 @@ Befall = Callable[[Cluster, Sequence[Scene]], None]
 
 
 class Outage(NamedTuple):
-    """`states` are those of the runs that it hits; a `worker` fault hits tasks that are all at the first worker."""
+    """`states` are those of the runs that it hits; a `worker` fault hits tasks that are all at the first worker.
+
+    `environment` are variables of the first worker.
+    """
 
     name: str
     befall: Befall
     states: Sequence[str] = EVERYWHERE
     worker: bool = False
+    environment: Mapping[str, str] = {}
 
     @property
     def key(self) -> str:
@@ -71,6 +76,21 @@ def stop_worker(cluster: Cluster, scenes: Sequence[Scene]) -> None:
         until(scene.victim_is_gone, PATIENCE_S, pace_s=0.2)
     cluster.world.airflow.parts[WORKERS[0]].wait(PATIENCE_S)
     cluster.start(WORKERS[0])
+
+
+def orphan_tasks(cluster: Cluster, scenes: Sequence[Scene]) -> None:
+    """SIGTERM to a worker with `REMAP_SIGTERM=SIGQUIT`: its tasks outlive it, and go on when their retries run."""
+    _at_first(cluster, scenes)
+    cluster.world.airflow.end(WORKERS[0])
+    for scene in _standing(scenes):
+        until(partial(_runs_again, scene), PATIENCE_S, pace_s=1)
+        assert not scene.victim_is_gone()
+    cluster.start(WORKERS[0])
+
+
+def _runs_again(scene: Scene) -> bool:
+    task = scene.task()
+    return task.try_number > 1 and task.state == "running"
 
 
 def kill_scheduler(cluster: Cluster, scenes: Sequence[Scene]) -> None:
@@ -124,12 +144,14 @@ def _one(scenes: Iterable[Scene], state: str) -> Scene:
 
 WORKER = Outage("worker SIGKILL", kill_worker, (*RUNNING, "flow"), worker=True)
 TRIGGERER = Outage("triggerer SIGKILL", kill_triggerer, ("deferred", "deferred", "deferred", "flow"))
+REMAPPED = {"REMAP_SIGTERM": "SIGQUIT"}
 BROKER = (*EVERYWHERE, "queued")
 OUTAGES = (
     WORKER,
     Outage("pool process SIGKILL", kill_pool_process, RUNNING, worker=True),
     Outage("worker SIGTERM", end_worker, (*RUNNING, "flow"), worker=True),
     Outage("worker SIGQUIT", stop_worker, (*RUNNING, "flow"), worker=True),
+    Outage("worker SIGTERM, remapped", orphan_tasks, RUNNING, worker=True, environment=REMAPPED),
     Outage("scheduler SIGKILL", kill_scheduler, BROKER),
     TRIGGERER,
     Outage("broker SIGKILL, kept", restart_broker, BROKER),

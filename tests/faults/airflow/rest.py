@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import httpx
@@ -29,8 +30,8 @@ class Rest:
     def close(self) -> None:
         self._client.close()
 
-    def ready(self) -> bool:
-        """Return whether every part is healthy and the DAGs are loaded."""
+    def ready(self, files: Collection[str]) -> bool:
+        """Return whether every part is healthy and the DAGs of these files are loaded."""
         if "authorization" not in self._client.headers:
             answer = httpx.get(f"{self._url}/auth/token", timeout=PATIENCE_S)
             self._client.headers["authorization"] = f"Bearer {answer.raise_for_status().json()['access_token']}"
@@ -39,7 +40,8 @@ class Rest:
         assert not errors, errors[0]["stack_trace"]
         parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
         healthy = all(health[part]["status"] == "healthy" for part in parts)
-        return bool(healthy and self._ask("GET", "/dags")["total_entries"])
+        loaded = {dag["relative_fileloc"] for dag in self._ask("GET", "/dags?limit=100")["dags"]}
+        return healthy and loaded >= set(files)
 
     def trigger(self, dag_id: str, run_id: str, conf: dict[str, Any]) -> None:
         """Start a run."""
@@ -51,8 +53,9 @@ class Rest:
         return str(self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
     def run_ended(self, dag_id: str, run_id: str) -> datetime:
-        """Return when a finished run ended."""
-        return datetime.fromisoformat(self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["end_date"])
+        """Return when a run ended, or now if it has not ended."""
+        ended = self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["end_date"]
+        return datetime.fromisoformat(ended) if ended else datetime.now(UTC)
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, TaskState]:
         """Return the tasks of a run."""

@@ -83,6 +83,9 @@ def befall(cluster: Cluster, outage: Outage, scenes: Sequence[Scene]) -> tuple[f
     """Let the outage hit the scenes; return when it was over, monotonic, and when it hit them, by the clock."""
     waiting = [scene for scene in scenes if isinstance(scene, Queued)]
     running = [scene for scene in scenes if not isinstance(scene, Queued)]
+    if outage.environment:
+        cluster.world.airflow.end(WORKERS[0])
+        cluster.start(WORKERS[0], **outage.environment)
     cluster.let_work(*WORKERS[: 1 if outage.worker else 2])
     reach(running)
     if waiting:

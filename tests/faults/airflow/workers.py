@@ -76,9 +76,9 @@ class Cluster(NamedTuple):
             client.zadd(UNACKED, dict.fromkeys(client.zrange(UNACKED, 0, -1), 1), xx=True)
             until(lambda: not client.zcount(UNACKED, 1, 1), PATIENCE_S, pace_s=1)
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, **environment: str) -> None:
         """Start an instance again."""
-        self.world.airflow.start(INSTANCES[name], name)
+        self.world.airflow.start(INSTANCES[name], name, **environment)
 
 
 def _obeyed(change: Callable[..., object], worker: str) -> None:
