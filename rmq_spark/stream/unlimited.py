@@ -1,8 +1,10 @@
 """The stream reader of Spark 4.0 and 4.1, which passes neither the start of a batch nor a limit, and hides the trigger.
 
 What Spark has committed follows from the order of its calls. A query with a checkpoint begins with `partitions(N, N)`:
-batch N is in its log, and either committed or about to be repeated. After that, or after `partitions(N - 1, N)`, a
-second `latestOffset()` comes only when Spark has committed N. A query without that first call has a new checkpoint.
+batch N is in its log, and either committed or about to be repeated. Batch N is committed when Spark calls `commit(N)`
+or `partitions(N, N + 1)`; when it calls `latestOffset()` after `partitions(N - 1, N)`; and when it calls that again
+after it got N for a second time, which is the only sign for an idle query that was restarted, and for a handler that
+does not read its rows. A query without that first call has a new checkpoint.
 
 Under `availableNow`, Spark calls `latestOffset()` once for the whole run: it processes one batch, which the next run
 acks.
@@ -39,7 +41,8 @@ class UnlimitedStreamReader(LeasedStreamReader):
         if self._ended:
             ledger.finish(begin.seq)
         most = self._most(self._options[given.MOST_MESSAGES], self._options[given.MOST_BYTES])
-        self._end, self._ended = self._claim(ledger, begin, most, self._options[given.POLL]), True
+        self._end = self._claim(ledger, begin, most, self._options[given.POLL])
+        self._ended = self._end == begin
         return self._end.plain
 
     @without_trace

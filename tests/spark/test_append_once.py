@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, get_json_object
-from pyspark.sql.pandas.types import to_arrow_schema
 
 import rmq_spark
 from rmq_core import ConfigurationError, LeasedQueue
+from rmq_spark.schema import arrow_schema
 from rmq_spark.tables import BatchName, append_once, appended, appender, batch_names
 from tests.spark.conftest import QUEUE
 from tests.spark.readers import publish
@@ -98,7 +98,7 @@ def test_a_block_that_fails_before_its_commit_nacks(
 def test_whole_messages_are_appended_as_they_are_in_a_session_of_any_time_zone(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path, kind: str
 ) -> None:
-    kit = KITS[kind](tmp_path, to_arrow_schema(rmq_spark.MESSAGE_SCHEMA, timezone="UTC"))
+    kit = KITS[kind](tmp_path, arrow_schema(rmq_spark.MESSAGE_SCHEMA))
     queue.publish("a", headers={"tenant": "b"})
     (message,) = queue.peek(1)
     before = spark.conf.get("spark.sql.session.timeZone")

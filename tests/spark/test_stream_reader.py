@@ -223,8 +223,9 @@ def test_a_replay_of_an_expired_lease_whose_messages_went_to_others_is_empty(
 def test_a_replay_of_an_acked_batch_is_refused_and_never_empty(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 8)
     with run(redis_url, maxMessagesPerBatch=4) as first:
-        start, end = first.at, first.next()
-        first.at = end
+        start = first.at
+        first.batch()
+        end = first.at
         first.next()
     with run(redis_url) as second, pytest.raises(ReplayedBatch, match="was finished and acked"):
         second.reader.partitions(start, end)

@@ -68,12 +68,14 @@ def test_a_wrapper_of_available_now_that_claims_before_the_checkpoint_is_known_i
     spark: SparkSession, stream: Stream, queue: LeasedQueue
 ) -> None:
     publish(queue, 1)
+    batches = Batches()
     wrapper = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
     spark.conf.set(wrapper, value=True)
     try:
-        assert stream.start(Batches(), availableNow=True).awaitTermination(PATIENCE_S)
+        assert stream.start(batches, availableNow=True).awaitTermination(PATIENCE_S)
+        assert batches.numbers == [1]
         with pytest.raises(StreamingQueryException, match=f"{wrapper}: leave it false"):
-            stream.start(Batches(), availableNow=True).awaitTermination(PATIENCE_S)
+            stream.start(batches, availableNow=True).awaitTermination(PATIENCE_S)
     finally:
         spark.conf.unset(wrapper)
 
