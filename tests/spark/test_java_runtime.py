@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-TOOLS = "bash cat dirname env grep head ls ps sh uname"
+TOOLS = "bash cat dirname env grep head ls ps rm sh uname"
 APPLICATION = """
 import rmq_spark, sys
 spark = rmq_spark.session("runtime", **{"spark.ui.enabled": False})
