@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rmq_core import Lease, LeasedQueue, LeaseLost, QueueUnavailable, RedisSettings, SettleReport
-from rmq_spark import BatchPolicy, claimed_batch, shard_names
+from rmq_spark import BatchPolicy, claimed_batch, drain, shard_names
 from rmq_spark.place.shards import open_shards
 from tests.servers import Cluster
 from tests.spark.conftest import QUEUE
-from tests.spark.streams import PATIENCE_S, Batches
+from tests.spark.streams import Batches
 
 SHARDS = 4
 KEEP = BatchPolicy(on_failure="keep")
@@ -214,7 +214,7 @@ def test_one_query_reads_all_shards_as_the_union_of_their_streams(
     messages = reduce(DataFrame.union, [source.option("queue", name).load() for name in shard_names(QUEUE, 2)])
     batches = Batches()
     writer = messages.writeStream.foreachBatch(batches).option("checkpointLocation", str(tmp_path))
-    assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    drain(writer.start())
     assert batches.numbers == list(range(100))
     with open_shards(RedisSettings.from_url(url), QUEUE, 2) as shards:
         assert [sum(queue.stats()[:5]) for queue in shards] == [0, 0]
