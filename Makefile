@@ -95,7 +95,7 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 	build/floor/bin/python -m pytest tests/airflow --ignore tests/airflow/browser --ignore tests/airflow/test_pods.py \
 		--servers=7.0 --product=full
 
-spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in an environment of its own; write build/measured/spark.md
+spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in a separate environment; write build/measured/spark.md
 	python -m tests.servers 7.0
 	python -m tests.spark.matrix 4.0 4.1 4.2
 

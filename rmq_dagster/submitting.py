@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisSettings
-from rmq_core.work import Handover, LeaseWatch, Submission
+from rmq_core.work import Handover, LeaseWatch, Submission, check_secrets
 from rmq_dagster import runs
 from rmq_dagster.batch import Terms
 from rmq_dagster.claiming import claim, shortened
@@ -52,23 +52,21 @@ def submitting(
     secrets: Mapping[str, str],
 ) -> Iterator[SubmittedBatch]:
     """Claim, keep the lease for the driver that the block runs, and settle according to how the block ends."""
-    Handover(settings, queue.name, "", "").extras(
-        secrets
-    )  # a credential without a reference must fail before the claim
-    told = {"rmq/queue": queue.name, **console_link(queue.name, None)}
+    check_secrets(settings, secrets)
+    about = {"rmq/queue": queue.name, **console_link(queue.name, None)}
     try:
         lease = claim(context, queue, max_messages=terms.max_messages, on_settled=terms.on_settled)
     except LeaseAlreadySettled as settled:
-        yield SubmittedBatch(queue.name, {**told, "rmq/claimed": 0, "rmq/acked_before": settled.acked}, None, secrets)
+        yield SubmittedBatch(queue.name, {**about, "rmq/claimed": 0, "rmq/acked_before": settled.acked}, None, secrets)
         return
     if lease is None:
-        yield SubmittedBatch(queue.name, {**told, "rmq/claimed": 0}, None, secrets)
+        yield SubmittedBatch(queue.name, {**about, "rmq/claimed": 0}, None, secrets)
         return
-    told |= {**console_link(queue.name, lease.id), "rmq/claimed": lease.count, "rmq/lease_id": lease.id}
+    about |= {**console_link(queue.name, lease.id), "rmq/claimed": lease.count, "rmq/lease_id": lease.id}
     submission = Submission(queue, lease)
     with concluding(context, submission, queue.config):
         batch = SubmittedBatch(
-            queue.name, told | shortened(lease, terms.max_messages), submission.handover(settings), secrets
+            queue.name, about | shortened(lease, terms.max_messages), submission.handover(settings), secrets
         )
         with LeaseWatch(submission, lambda: _report_loss(context, lease.id)) as watch:
             yield batch

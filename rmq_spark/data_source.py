@@ -133,12 +133,12 @@ class RmqDataSource(DataSource):
 def stream_reader_class() -> type[LeasedStreamReader]:
     """Return the stream reader whose hooks this version of Spark calls."""
     if not HAS_LIMITS:
-        from rmq_spark.stream.unlimited import UnlimitedStreamReader  # noqa: PLC0415  Spark 4.0 and 4.1
+        from rmq_spark.stream.spark_4_0 import Spark40StreamReader  # noqa: PLC0415  Spark 4.0 and 4.1
 
-        return UnlimitedStreamReader
-    from rmq_spark.stream.limited import RmqStreamReader  # noqa: PLC0415  Spark 4.2
+        return Spark40StreamReader
+    from rmq_spark.stream.spark_4_2 import Spark42StreamReader  # noqa: PLC0415  Spark 4.2
 
-    return RmqStreamReader
+    return Spark42StreamReader
 
 
 def frame_of(spark: SparkSession, reader: LeaseReader) -> DataFrame:

@@ -1,7 +1,7 @@
 """A batch of Google Dataproc.
 
 The sensor claims the messages, the operator submits the job with the lease in its parameters, and the teardown
-concludes what the driver left. `make submitters` runs this against a stub of the service.
+settles what the driver did not settle. `make submitters` runs this against a stub of the service.
 """
 
 from __future__ import annotations

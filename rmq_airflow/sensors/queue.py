@@ -42,7 +42,7 @@ from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.waiting import BacklogReport, bounded, report
 from rmq_core import Backlog, ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue, require
-from rmq_core.work import Counted, Handover, counted, has_left
+from rmq_core.work import Counted, Handover, check_secrets, counted, has_left
 
 
 class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
@@ -182,16 +182,15 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     def _poke_and_claim(self, context: Context) -> PokeReturnValue:
         identity = TaskIdentity.of(context)
         hook = RedisQueueHook(self.redis_queue_conn_id)
-        self._parameters(
-            hook, "", ""
-        )  # so that a credential without a reference is an error before anything is claimed
+        if self.secrets is not None:
+            check_secrets(hook.settings, self.secrets)
         with hook.queue(self.redis_queue) as queue:
             found = has_left(identity, queue)  # before polling: it requeues what a former run held
             backlog = self._look(queue)
             if not (found or self.threshold.met_by(backlog)):
                 return PokeReturnValue(False, self._seen(backlog))
             claimed = self._claim(queue, identity, {**self._seen(backlog)})
-            return self._told(claimed, queue, hook)
+            return self._with_parameters(claimed, queue, hook)
 
     def _look(self, queue: WorkQueue) -> Backlog:
         backlog = queue.backlog()
@@ -212,23 +211,16 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         said = {"isolated": claimed.isolated, "settled_before": claimed.settled_before}
         return PokeReturnValue(True, {**seen, **handed, **said})
 
-    def _told(self, claimed: PokeReturnValue, queue: LeasedQueue, hook: RedisQueueHook) -> PokeReturnValue:
+    def _with_parameters(self, claimed: PokeReturnValue, queue: LeasedQueue, hook: RedisQueueHook) -> PokeReturnValue:
         """Add to the report of a claim what a driver needs to adopt it, and the fence, which changes when it does."""
-        handed: Any = claimed.xcom_value
-        if self.secrets is None or not claimed.is_done:
+        if self.secrets is None or self.hand_over_s is None or not claimed.is_done:
             return claimed
-        info = queue.lease_info(handed["lease_id"])
-        parameters = self._parameters(hook, handed["lease_id"], handed["owner"], queue.config.lease_ms)
-        return PokeReturnValue(True, {**handed, "parameters": parameters, "fence": info and info.fence})
-
-    def _parameters(
-        self, hook: RedisQueueHook, lease_id: str, owner: str, lease_ms: int | str | None = None
-    ) -> list[str]:
-        if self.secrets is None:
-            return []
-        adopt_ms = int((self.hand_over_s or 0) * 1000)
-        handover = Handover(hook.settings, self.redis_queue, lease_id, owner, lease_ms, adopt_ms)
-        return handover.parameters(self.secrets)
+        handed: Any = claimed.xcom_value
+        lease_id, owner, adopt_ms = handed["lease_id"], handed["owner"], int(self.hand_over_s * 1000)
+        handover = Handover(hook.settings, queue.name, lease_id, owner, queue.config.lease_ms, adopt_ms)
+        info = queue.lease_info(lease_id)
+        added = {"parameters": handover.parameters(self.secrets), "fence": info and info.fence}
+        return PokeReturnValue(True, {**handed, **added})
 
     def _defer(self, timeout: timedelta) -> NoReturn:
         self.defer(trigger=self._trigger(), method_name="execute_complete", timeout=timeout)

@@ -15,7 +15,7 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Command, Exchange
 from rmq_core.protocol import DEFAULT, DISCIPLINES, WorkQueue, open_queue
 from rmq_core.queue.keys import QUEUES, queues_of
-from rmq_core.queue.registry import text_of
+from rmq_core.queue.registry import named_in
 from rmq_core.work.handover import SECRETS
 
 R = TypeVar("R")
@@ -119,15 +119,8 @@ def _ping() -> Exchange[None]:
 
 
 def _registered() -> Exchange[list[Registered]]:
-    """Read the registry's sets: one for each other discipline, and one for all queues.
-
-    A queue whose name is only in the set of all queues is leased.
-    """
-    found, others = [], set()
-    for discipline in DISCIPLINES:
-        if discipline != DEFAULT:
-            names = map(text_of, (yield Command(("SMEMBERS", queues_of(discipline)))))
-            found += [Registered(name, discipline) for name in names]
-    others = {queue.name for queue in found}
-    names = map(text_of, (yield Command(("SMEMBERS", QUEUES))))
-    return sorted(found + [Registered(name, DEFAULT) for name in names if name not in others])
+    """Read the registry's sets: one for each discipline, and one for all queues."""
+    replies = []
+    for key in (*map(queues_of, DISCIPLINES), QUEUES):
+        replies.append((yield Command(("SMEMBERS", key))))  # noqa: PERF401  a comprehension cannot yield
+    return sorted(Registered(name, discipline) for name, discipline in named_in(replies).items())

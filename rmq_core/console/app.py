@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from rmq_core import ConfigurationError, PayloadError, QueueUnavailable, RedisMessageQueueError, Unsupported
 from rmq_core.console import changes, history, queries, repairs, searches
 from rmq_core.console.host import Host
-from rmq_core.console.security import told
+from rmq_core.console.security import visible_error
 
 STATIC = Path(__file__).with_name("static")
 ASSETS = frozenset(path.name for path in STATIC.iterdir())
@@ -66,7 +66,7 @@ async def _keep_nothing(request: Request, answer: Any) -> Any:
 
 def _queue_error(request: Request, error: Exception) -> JSONResponse:
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 502)
-    return _refusal(status, error, told(request, str(error)))
+    return _refusal(status, error, visible_error(request, str(error)))
 
 
 def _nothing_there(_: Request, error: Exception) -> JSONResponse:

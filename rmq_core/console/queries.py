@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 
 from rmq_core.console.console import LOOK_S, Console, Known, console
 from rmq_core.console.host import host_of
-from rmq_core.console.security import messages, numbers, told, user_of
+from rmq_core.console.security import messages, numbers, user_of, visible_error
 from rmq_core.console.survey import Order, survey_of
 from rmq_core.console.trends import trends_of
 
@@ -60,8 +60,8 @@ async def queues_list(
         found = await opened.overview(known, search, offset, sort, down=turn == "down")
     for row in found["queues"]:
         if "error" in row:
-            row["error"] = told(request, row["error"])
-    server = settings.url_without_credentials.partition("?")[0] if request.state.knows_server else ""
+            row["error"] = visible_error(request, row["error"])
+    server = settings.url_without_credentials.partition("?")[0] if request.state.sees_server else ""
     return {"server": server, **found}
 
 

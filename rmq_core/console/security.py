@@ -26,16 +26,16 @@ def _requires(right: Right) -> Callable[..., None]:
         host, user = host_of(request), user_of(request)
         if not host.access.permitted(user, connection_id, right):
             raise HTTPException(403, host.words.refusal(right))
-        # Whoever sees messages knows the server.
-        request.state.knows_server = right != "numbers" or host.access.permitted(user, connection_id, "server")
+        # A user who may see messages may also see the server's address.
+        request.state.sees_server = right != "numbers" or host.access.permitted(user, connection_id, "server")
 
     return check
 
 
-def told(request: Request, text: str) -> str:
+def visible_error(request: Request, text: str) -> str:
     """Return the text of an error; without the right to see the server, what the host says in its place."""
-    knows = getattr(request.state, "knows_server", True)  # routes without a server check no right, and name none
-    return text if knows else host_of(request).words.refusal("server")
+    visible = getattr(request.state, "sees_server", True)  # routes without a server check no right, and name none
+    return text if visible else host_of(request).words.refusal("server")
 
 
 def from_our_page(

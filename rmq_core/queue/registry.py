@@ -50,9 +50,9 @@ def list_all(pipeline: Any) -> Any:
 def named_in(replies: Sequence[Iterable[bytes | str]]) -> dict[str, str]:
     """Return the discipline of each queue, by name."""
     *own, every = replies
-    found = dict.fromkeys(map(text_of, every), DEFAULT)
+    found = dict.fromkeys(map(_text, every), DEFAULT)
     for discipline, names in zip(DISCIPLINES, own, strict=True):
-        found |= dict.fromkeys(map(text_of, names), discipline)
+        found |= dict.fromkeys(map(_text, names), discipline)
     return found
 
 
@@ -68,6 +68,6 @@ def found_in(replies: Sequence[int]) -> str | None:
     return next((name for name, has_it in zip((*DISCIPLINES, DEFAULT), replies, strict=True) if has_it), None)
 
 
-def text_of(name: bytes | str) -> str:
+def _text(name: bytes | str) -> str:
     """Return a name as text. Another program may have added one that is not UTF-8; it must not hide all the others."""
     return name if isinstance(name, str) else name.decode(errors="replace")

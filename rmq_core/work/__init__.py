@@ -15,13 +15,13 @@ from rmq_core.work.claiming import (
     refuse_foreign,
 )
 from rmq_core.work.guard import DriverGuard, end_group
-from rmq_core.work.handover import Handover, Submission
+from rmq_core.work.handover import Handover, Submission, check_secrets
 from rmq_core.work.keeping import Settleable, conclude
+from rmq_core.work.lease_watch import LeaseWatch
 from rmq_core.work.limits import ALERTS, AlertLimits, Exceeded, Grade, LimitBounds, StatsLimits
 from rmq_core.work.publishing import publishing_as, with_publisher
-from rmq_core.work.references import Resolve, resolve_secret
+from rmq_core.work.secret_references import Resolve, resolve_secret
 from rmq_core.work.threshold import Counted, Threshold, counted, depth
-from rmq_core.work.watch import LeaseWatch
 
 __all__ = [
     "ALERTS",
@@ -45,6 +45,7 @@ __all__ = [
     "Submission",
     "Threshold",
     "check_on_settled",
+    "check_secrets",
     "claim_as",
     "conclude",
     "counted",

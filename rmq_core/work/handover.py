@@ -23,9 +23,9 @@ from rmq_core.discipline.leased.config import LeasedConfig
 from rmq_core.discipline.leased.sync import LeasedQueue
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, LeftUnsettled
 from rmq_core.messages import Lease
-from rmq_core.work import transports
-from rmq_core.work.references import Resolve, check_reference, resolve_secret
-from rmq_core.work.transports import Carried
+from rmq_core.work import handover_transports as transports
+from rmq_core.work.handover_transports import Carried
+from rmq_core.work.secret_references import Resolve, check_reference, resolve_secret
 
 NAMES = ("queue", "lease_id", "owner")
 _LONGEST_PACE_S = 5.0
@@ -38,8 +38,8 @@ class Handover:
     """A lease to be adopted, and the server and queue it is in. The driver adopts it only if `owner` still owns it.
 
     `lease_ms` is the length of a lease in the submitter's queue: `inf` for one that never expires, None if unknown.
-    `adopt_ms` is how long the lease waits for a driver, if nobody keeps it meanwhile: a driver that fails leaves it for
-    that time to the next one. None if the submitter keeps the lease.
+    `adopt_ms` is how long a driver may take to adopt the lease while no process extends it; a driver that fails extends
+    it by that time once more, for the driver of a retry. None if the submitter extends the lease until the adoption.
     """
 
     settings: RedisSettings
@@ -154,19 +154,27 @@ class Handover:
 
     def _referring(self, secrets: Mapping[str, str]) -> dict[str, Any]:
         """Return the names with references in place of credentials. The URL comes last, as `written` demands."""
-        given = {name: value for name in SECRETS if (value := getattr(self.settings, name))}
-        for name, reference in secrets.items():
-            if name not in SECRETS:
-                raise ConfigurationError(f"secrets: {name!r} is no credential; these are {', '.join(SECRETS)}")
-            check_reference(f"secrets[{name!r}]", None if reference == given.get(name) else reference)
-        plain = {name: given[name] for name in _PLAIN if name in given and name not in secrets}
-        if missing := given.keys() - secrets.keys() - plain.keys():
-            first = min(missing)
-            raise ConfigurationError(
-                f"secrets: name where the driver finds {' and '.join(sorted(missing))}, as in"
-                f" {{{first!r}: 'env:REDIS_PASSWORD'}}"
-            )
+        check_secrets(self.settings, secrets)
+        plain = {name: value for name in _PLAIN if name not in secrets and (value := getattr(self.settings, name))}
         return {**self._names(), **plain, "credentials": dict(secrets), "url": self.settings.url_without_credentials}
+
+
+def check_secrets(settings: RedisSettings, secrets: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for a credential without a reference, and for a value in place of one.
+
+    A submitter calls this before it claims, because a lease that cannot be handed over would only wait for its expiry.
+    """
+    given = {name: value for name in SECRETS if (value := getattr(settings, name))}
+    for name, reference in secrets.items():
+        if name not in SECRETS:
+            raise ConfigurationError(f"secrets: {name!r} is no credential; these are {', '.join(SECRETS)}")
+        check_reference(f"secrets[{name!r}]", None if reference == given.get(name) else reference)
+    if missing := given.keys() - secrets.keys() - {*_PLAIN}:
+        first = min(missing)
+        raise ConfigurationError(
+            f"secrets: name where the driver finds {' and '.join(sorted(missing))}, as in"
+            f" {{{first!r}: 'env:REDIS_PASSWORD'}}"
+        )
 
 
 class Submission:

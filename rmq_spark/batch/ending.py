@@ -80,8 +80,9 @@ def settled(held: Sequence[HeldLease], on_failure: OnFailure, keep_ms: int | Non
         left = [each for each in held if each.lease.id != lost]
         for each in left if on_failure == "nack" and not verdicts.keep else ():
             _nack(each, verdicts, f"{type(error).__name__}: {error}"[:500])
-        for each in left if on_failure == "keep" and keep_ms else ():
-            _leave(each, (keep_ms or 0) / 1000)
+        if on_failure == "keep" and keep_ms:
+            for each in left:
+                _leave(each, keep_ms / 1000)
         raise
     _ack(held)
 

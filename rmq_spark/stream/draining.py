@@ -15,8 +15,8 @@ def drain(query: StreamingQuery) -> None:
     stopped then too, and its batch stays leased for the restart.
     """
     # Spark reports that nothing is left after it has asked the source with the last committed offset, and that call
-    # acks. Before Spark 4.2 the source is not told that offset: after a restart it acks when it is asked again, and
-    # `availableNow` never asks it again.
+    # acks. Spark 4.0 and 4.1 do not pass that offset: after a restart, the source acks when it is asked once more.
+    # Under `availableNow`, these versions never ask it once more.
     try:
         query.processAllAvailable()
         if not HAS_LIMITS:

@@ -1,4 +1,4 @@
-"""The options of `readStream.format("rmq")`, in a module of their own because `format("rmq")` checks them first."""
+"""The options of `readStream.format("rmq")`, apart from the reader, because `format("rmq")` checks them before."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`readStream.format("rmq")`: a lease for each micro-batch, acked when Spark has committed the batch.
 
-Here is what all versions of Spark share. `limited.py` has the hooks of Spark 4.2 and later, which pass the start of a
-batch and a limit; `unlimited.py` has those of Spark 4.0 and 4.1, which pass neither. All methods but `read` run in one
+Here is what all versions of Spark share. `spark_4_2.py` has the hooks of Spark 4.2 and later, which pass the start of a
+batch and a limit; `spark_4_0.py` has those of Spark 4.0 and 4.1, which pass neither. All methods but `read` run in one
 Python process beside the driver. Its threads send heartbeats for the lease and consumer; after it dies, a restarted
 query takes both over.
 """
@@ -57,7 +57,7 @@ class LeasedStreamReader(DataSourceStreamReader):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Return a batch's partitions. For a lost lease, options choose ReplayedBatch, LeaseLost or no partitions."""
         begin, until = self._offset(start), self._offset(end)
-        if begin == until:  # Spark tells where its log ends, without saying whether that batch is committed
+        if begin == until:  # Spark passes the last batch in its log, which may not be committed
             return []
         ledger = self._ledger_of(until)
         if begin.stream == until.stream:

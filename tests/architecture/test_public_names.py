@@ -24,6 +24,7 @@ NEVER_MOVED = {
     "PUBLISHERS",
     "Resolve",
     "publishing_as",
+    "check_secrets",
     "resolve_secret",
     "with_publisher",
 }

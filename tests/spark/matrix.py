@@ -1,7 +1,7 @@
 """The Spark tests on each version of Spark: `python -m tests.spark.matrix 4.0 4.1 4.2`, which `make spark-matrix` runs.
 
-Each version has an environment of its own in `build/spark-<version>`, with the newest patch; the last column is the
-project's own environment. The results are in `build/measured/spark.md`: one row for each file of tests.
+The newest patch of each version is installed in `build/spark-<version>`; the last column is the project's own
+environment. The results are in `build/measured/spark.md`: one row for each file of tests.
 """
 
 from __future__ import annotations

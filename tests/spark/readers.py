@@ -11,7 +11,7 @@ from typing import Any
 from rmq_core import LeasedQueue
 from rmq_spark.place.options import OptionValues
 from rmq_spark.stream.options import HAS_LIMITS, STREAM
-from rmq_spark.stream.unlimited import UnlimitedStreamReader
+from rmq_spark.stream.spark_4_0 import Spark40StreamReader
 from tests.spark.conftest import QUEUE
 
 Plain = dict[str, Any]
@@ -51,10 +51,10 @@ class Run:
         return numbers
 
 
-class UnlimitedRun(Run):
+class Spark40Run(Run):
     """One run of a query under Spark 4.0 or 4.1, which names the end of its log first when there is a checkpoint."""
 
-    def __init__(self, reader: UnlimitedStreamReader, start: Plain | None = None) -> None:
+    def __init__(self, reader: Spark40StreamReader, start: Plain | None = None) -> None:
         super().__init__(reader, start)
         if start is not None:
             reader.partitions(start, start)
@@ -91,10 +91,10 @@ def spark_version(version: str) -> Iterator[None]:
 
 def _of_version(version: str) -> tuple[Any, type[Run]]:
     if version == "4.0":
-        return UnlimitedStreamReader, UnlimitedRun
-    from rmq_spark.stream.limited import RmqStreamReader
+        return Spark40StreamReader, Spark40Run
+    from rmq_spark.stream.spark_4_2 import Spark42StreamReader
 
-    return RmqStreamReader, Run
+    return Spark42StreamReader, Run
 
 
 def publish(queue: Any, count: int, first: int = 0) -> None:

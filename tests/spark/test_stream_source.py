@@ -45,7 +45,7 @@ def test_available_now_takes_all_ready_messages_in_batches_and_acks_them(
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-@pytest.mark.skipif(HAS_LIMITS, reason="Spark tells the trigger from 4.2 on; the test above is for that")
+@pytest.mark.skipif(HAS_LIMITS, reason="Spark passes the trigger from 4.2 on; the test above covers that")
 def test_available_now_takes_one_batch_a_run_and_the_next_run_acks_it(
     spark: SparkSession, redis_url: str, tmp_path: Path, queue: LeasedQueue
 ) -> None:

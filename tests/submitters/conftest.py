@@ -1,6 +1,6 @@
 """The contract tests of submitters need the providers of Databricks, Amazon, Google, Kubernetes and Livy.
 
-`make submitters` installs them into an environment of their own; the tree's environment has none of them.
+`make submitters` installs them into a separate environment; the tree's environment has none of them.
 """
 
 from __future__ import annotations

@@ -234,10 +234,10 @@ FORMAT_OTHERS = [
     ),
     Mutant(
         "a hand-over as a parameter has two braces in a row",
-        "rmq_core/work/transports.py",
+        "rmq_core/work/handover_transports.py",
         '.replace("}}", "}\\\\u007d")',
         "",
-        "tests/unit/work/test_transports.py::test_parameters_have_no_braces_that_yarn_databricks_or_jinja_replace",
+        "tests/unit/work/test_handover_transports.py::test_parameters_have_no_braces_that_yarn_databricks_or_jinja_replace",
     ),
     Mutant(
         "a lease in JSON has another field",

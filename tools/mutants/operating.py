@@ -15,8 +15,8 @@ OPERATING = [
     Mutant(
         "users who may see numbers only read errors that name the server",
         "rmq_core/console/security.py",
-        'request.state.knows_server = right != "numbers" or',
-        'request.state.knows_server = right == "numbers" or',
+        'request.state.sees_server = right != "numbers" or',
+        'request.state.sees_server = right == "numbers" or',
         "tests/console/test_rights.py::test_the_server_and_errors_that_may_name_it_need_a_right",
     ),
     Mutant(

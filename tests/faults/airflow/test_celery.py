@@ -41,7 +41,7 @@ KEY = (
 - **processed twice**: second deliveries of a message; delivery is at least once, so a holder that dies costs some.
 - **doubled**: rows too many in a sink that is keyed by the message's id.
 - **stale**: acks that were accepted from somebody who no longer held the message.
-- **stuck**: messages or tasks that nobody works on, and that do not come back.
+- **stuck**: messages or tasks without a worker that no retry, timeout or expiry brings back.
 - **survivors**: drivers that outlived their task.
 - **tries**: in which try the task succeeded.
 - **seconds**: from the fault to the end of the run, which stood still until the fault was over.

@@ -1,4 +1,4 @@
-"""Airflow on CeleryExecutor: two workers, two schedulers and two triggerers, each on a "machine" of its own."""
+"""Airflow on CeleryExecutor: two workers, two schedulers and two triggerers, each with its own host name."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_spark_4_0_has_everything_that_batches_and_streams_need() -> None:
     ended = subprocess.run([sys.executable, "-c", SPARK_4_0], check=False, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == [
-        "UnlimitedStreamReader", "BrowseReader", "RmqWriter", "RowStreamWriter", "RmqWriter", "RowStreamWriter",
+        "Spark40StreamReader", "BrowseReader", "RmqWriter", "RowStreamWriter", "RmqWriter", "RowStreamWriter",
         "RmqSettler", "rmq",
     ]  # fmt: skip
 

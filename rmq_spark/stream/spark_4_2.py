@@ -1,4 +1,4 @@
-"""The stream reader of Spark 4.2 and later, which passes the start of a batch and a limit, and tells the trigger.
+"""The stream reader of Spark 4.2 and later, which passes the start of a batch, a limit and the trigger.
 
 Spark calls `latestOffset(start)` once its commit log has everything up to `start`; that call acks those batches and
 claims the next. `commit` comes later, in the next batch.
@@ -23,7 +23,7 @@ from rmq_spark.stream.reader import LeasedStreamReader
 from rmq_spark.traces import without_trace
 
 
-class RmqStreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
+class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
     """Streams a queue's messages; `availableNow` processes all that are ready at its start, batch by batch."""
 
     _budget: float = math.inf

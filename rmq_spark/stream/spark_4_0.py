@@ -25,7 +25,7 @@ from rmq_spark.stream.reader import LeasedStreamReader
 from rmq_spark.traces import without_trace
 
 
-class UnlimitedStreamReader(LeasedStreamReader):
+class Spark40StreamReader(LeasedStreamReader):
     """Streams a queue's messages; `availableNow` processes one batch, whose lease stays until the next run."""
 
     _end: Offset | None = None

@@ -33,7 +33,7 @@ def test_available_now_processes_one_batch_a_run_and_the_next_batch_acks_it(redi
     publish(queue, 4)
     with run(redis_url, maxMessagesPerBatch=2) as first:
         assert available_now(first) == [0, 1]
-        assert held(queue) == 2, "nothing tells that the batch is committed"
+        assert held(queue) == 2, "no call has shown that the batch is committed"
     with run(redis_url, first.at, maxMessagesPerBatch=2) as second:
         assert available_now(second) == [2, 3]
         assert held(queue) == 2

@@ -1,4 +1,4 @@
-"""What Spark tells a stream source from 4.2 on: the limit of a batch, and `availableNow`."""
+"""What Spark passes to a stream source from 4.2 on: the limit of a batch, and the trigger `availableNow`."""
 
 from __future__ import annotations
 
