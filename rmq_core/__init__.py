@@ -77,7 +77,7 @@ def disciplines(redis: Any) -> dict[str, str]:
     client, owned = _client(redis)
     try:
         with _translated():
-            return _named_in(_list_all(client.pipeline(transaction=False)).execute())
+            return dict(_named_in(_list_all(client.pipeline(transaction=False)).execute()))
     finally:
         if owned:
             client.close()

@@ -94,7 +94,7 @@ async def _named(redis: Any) -> dict[str, str]:
     client, owned = _client(redis)
     try:
         with _translated():
-            return _named_in(await _list_all(client.pipeline(transaction=False)).execute())
+            return dict(_named_in(await _list_all(client.pipeline(transaction=False)).execute()))
     finally:
         if owned:
             await client.aclose()

@@ -123,4 +123,4 @@ def _registered() -> Exchange[list[Registered]]:
     replies = []
     for key in (*map(queues_of, DISCIPLINES), QUEUES):
         replies.append((yield Command(("SMEMBERS", key))))  # noqa: PERF401  a comprehension cannot yield
-    return sorted(Registered(name, discipline) for name, discipline in named_in(replies).items())
+    return sorted(map(Registered._make, named_in(replies)))

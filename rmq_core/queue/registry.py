@@ -47,13 +47,12 @@ def list_all(pipeline: Any) -> Any:
     return pipeline.smembers(QUEUES)
 
 
-def named_in(replies: Sequence[Iterable[bytes | str]]) -> dict[str, str]:
-    """Return the discipline of each queue, by name."""
+def named_in(replies: Sequence[Iterable[bytes | str]]) -> list[tuple[str, str]]:
+    """Return the names of the queues with their disciplines. A name used by two disciplines is there twice."""
     *own, every = replies
-    found = dict.fromkeys(map(_text, every), DEFAULT)
-    for discipline, names in zip(DISCIPLINES, own, strict=True):
-        found |= dict.fromkeys(map(_text, names), discipline)
-    return found
+    pairs = [(_text(name), discipline) for discipline, names in zip(DISCIPLINES, own, strict=True) for name in names]
+    others = {name for name, _ in pairs}
+    return pairs + [(name, DEFAULT) for name in map(_text, every) if name not in others]
 
 
 def look_up(pipeline: Any, name: str) -> Any:

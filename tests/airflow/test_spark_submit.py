@@ -24,7 +24,7 @@ from rmq_airflow import cluster
 from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled
-from rmq_core.work import handover, watch
+from rmq_core.work import handover, lease_watch
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 from tests.faults.patience import PATIENCE_S, eventually
 
@@ -233,7 +233,7 @@ def test_a_lease_taken_over_by_others_stops_the_driver_and_nothing_is_acked(
 def test_a_lease_taken_over_from_a_driver_that_adopted_stops_that_driver_too(
     queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "EXIT_GRACE_S", 0.5)
+    monkeypatch.setattr(lease_watch, "EXIT_GRACE_S", 0.5)
     queue.publish("a")
     task = operator("adopt_and_work", marker, queue_config=SHORT)
     run = Background(task, task_context(task))

@@ -29,4 +29,9 @@ def test_any_other_failure_is_raised_to_the_caller() -> None:
 def test_a_name_of_another_program_that_is_not_utf8_hides_no_queue() -> None:
     own = [{b"mail"} if discipline == "streams" else set() for discipline in DISCIPLINES]
     found = named_in([*own, {b"orders", b"\xffq", b"mail"}])
-    assert found == {"orders": DEFAULT, "\ufffdq": DEFAULT, "mail": "streams"}
+    assert sorted(found) == [("mail", "streams"), ("orders", DEFAULT), ("\ufffdq", DEFAULT)]
+
+
+def test_a_name_used_by_two_disciplines_is_listed_with_each() -> None:
+    own = [{b"q"} if discipline in {"streams", "jobs"} else set() for discipline in DISCIPLINES]
+    assert sorted(named_in([*own, {b"q"}])) == [("q", "jobs"), ("q", "streams")]
