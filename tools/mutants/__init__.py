@@ -11,10 +11,11 @@ from tools.mutants.drivers import DRIVERS
 from tools.mutants.format_jobs import FORMAT_JOBS
 from tools.mutants.format_leased import FORMAT_LEASED
 from tools.mutants.format_others import FORMAT_OTHERS
+from tools.mutants.integrating import INTEGRATING
 from tools.mutants.mutant import Mutant
 from tools.mutants.operating import OPERATING
 from tools.mutants.scripts import SCRIPTS
 
-MUTANTS = (*DRIVERS, *DISCIPLINES, *SCRIPTS, *FORMAT_LEASED, *FORMAT_JOBS, *FORMAT_OTHERS, *OPERATING)
+MUTANTS = (*DRIVERS, *DISCIPLINES, *SCRIPTS, *FORMAT_LEASED, *FORMAT_JOBS, *FORMAT_OTHERS, *OPERATING, *INTEGRATING)
 
 __all__ = ["MUTANTS", "Mutant"]
