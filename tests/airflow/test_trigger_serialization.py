@@ -11,10 +11,14 @@ from airflow.triggers.base import BaseTrigger
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
-from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
+from tests.airflow.floor import BELOW_33
 
 GIVEN = {"redis_queue": "work", "count": "dead"}
-TRIGGERS = [RedisQueueDepthTrigger, RedisQueueDoorbellTrigger, RedisQueueTrigger, RedisQueueSharedStreamTrigger]
+TRIGGERS: list[type[BaseTrigger]] = [RedisQueueDepthTrigger, RedisQueueDoorbellTrigger, RedisQueueTrigger]
+if not BELOW_33:
+    from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
+
+    TRIGGERS.append(RedisQueueSharedStreamTrigger)
 
 
 @pytest.mark.parametrize("trigger", TRIGGERS)
