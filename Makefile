@@ -99,7 +99,7 @@ spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in a s
 	python -m tests.servers 7.0
 	python -m tests.spark.matrix 4.0 4.1 4.2
 
-submitters: $(STAMP) ## hand-overs through the operators of Databricks, EMR, Glue, Dataproc, Livy and Kubernetes
+submitters: $(STAMP) ## hand-overs through operators and Pipes clients of Databricks, EMR, Glue, Dataproc, Livy and Kubernetes
 	python -m tests.servers 7.0
 	uv venv --quiet --clear --python $(BIN)/python build/submitters
 	uv pip install --quiet --python build/submitters/bin/python --constraints tests/submitters/requirements.txt \

@@ -167,16 +167,18 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         secrets: Mapping[str, str] | None = None,
         max_messages: int = 1000,
         on_settled: OnSettled = "skip",
+        ack_unadopted: bool = False,
         config: LeasedConfig | None = None,
     ) -> AbstractContextManager[SubmittedBatch]:
         """Claim messages for a driver that a Pipes client runs in the block; the driver adopts and acks them.
 
         The block gives `batch.extras` to the client; the driver opens its Pipes session and calls
         `rmq_spark.adopted_batch`. The step extends the lease until then. `secrets`: for each credential of this
-        resource the reference with which the driver finds it, as in `{"password": "env:REDIS_PASSWORD"}`. A driver
-        that never adopts has its messages acked when the block succeeds. An exception, a retry and a cancelled run have
-        the same effect as for `claimed`. Raises LeaseLost when another holder got the messages, LeftUnsettled when the
-        driver adopted them and did not settle them, and ConfigurationError for a credential without a reference.
+        resource the reference with which the driver finds it, as in `{"password": "env:REDIS_PASSWORD"}`.
+        `ack_unadopted`: ack the messages of a driver that never adopted when the block succeeds, for drivers that
+        cannot adopt. An exception, a retry and a cancelled run have the same effect as for `claimed`. Raises LeaseLost
+        when another holder got the messages, LeftUnsettled when the driver did not adopt or did not settle them, and
+        ConfigurationError for a credential without a reference.
 
         >>> with redis_queue.submitted(context, "flights", secrets={"password": "aws:redis"}) as batch:
         ...     if batch:
@@ -184,7 +186,9 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         ...     return dg.MaterializeResult(metadata=batch.metadata)
         """
         terms = Terms(max_messages, on_settled)
-        return submitting(context, self.queue(queue, config), self.settings(), terms, secrets or {})
+        return submitting(
+            context, self.queue(queue, config), self.settings(), terms, secrets or {}, ack_unadopted=ack_unadopted
+        )
 
     def run_requests(
         self,

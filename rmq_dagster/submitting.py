@@ -1,8 +1,10 @@
 """Hand a lease over to a driver that a Pipes client of another service runs, and settle inside the run.
 
 The step claims, keeps the lease until the driver adopts it, and watches it from then on. It succeeds only when the
-messages are settled. The extras of the Pipes session carry the lease; Dagster and the service may show them, so they
-hold references to secrets.
+messages are settled. That a client returns does not mean that its job has done the work: the client of Databricks also
+returns after an interrupt, that of EMR also if a step with `ActionOnFailure=CONTINUE` has failed.
+The extras of the Pipes session carry the lease; Dagster and the service may show them, so they hold references to
+secrets.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisSettings
+from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseLost, LeftUnsettled, RedisSettings
 from rmq_core.work import Handover, LeaseWatch, Submission, check_secrets
 from rmq_dagster import runs
 from rmq_dagster.batch import Terms
@@ -50,6 +52,8 @@ def submitting(
     settings: RedisSettings,
     terms: Terms,
     secrets: Mapping[str, str],
+    *,
+    ack_unadopted: bool,
 ) -> Iterator[SubmittedBatch]:
     """Claim, keep the lease for the driver that the block runs, and settle according to how the block ends."""
     check_secrets(settings, secrets)
@@ -72,7 +76,19 @@ def submitting(
             yield batch
         if watch.lost is not None:
             raise LeaseLost(lease.id) from watch.lost
+        if not ack_unadopted:
+            _check_adopted(submission)
         submission.finish()
+
+
+def _check_adopted(submission: Submission) -> None:
+    submission.poll()
+    if submission.held:
+        raise LeftUnsettled(
+            f"no driver adopted lease {submission.lease.id!r}, although the block ended without an error: see in the"
+            " service what became of the job, and let the driver call rmq_spark.adopted_batch; for a driver that"
+            " cannot adopt a lease, pass ack_unadopted=True"
+        )
 
 
 def _report_loss(context: runs.StepContext, lease_id: str) -> None:

@@ -69,9 +69,17 @@ def test_a_driver_adopts_the_lease_of_its_extras_and_acks_it(materialize: Materi
     assert (told["rmq/claimed"], told["rmq/lease_id"]) == (2, f"{result.run_id}/worked")
 
 
-def test_the_step_acks_for_a_driver_that_never_adopts(materialize: Materialize, queue: LeasedQueue) -> None:
+def test_a_driver_that_never_adopts_is_no_success(materialize: Materialize, queue: LeasedQueue) -> None:
     queue.publish_many("ab")
-    assert materialize("ignore").success
+    result = materialize("ignore")
+    assert not result.success
+    assert "no driver adopted" in failure(result)
+    assert [message.deliveries for message in queue.peek(5)] == [1, 1]
+
+
+def test_the_step_acks_for_a_driver_that_cannot_adopt(materialize: Materialize, queue: LeasedQueue) -> None:
+    queue.publish_many("ab")
+    assert materialize("ignore", ack_unadopted=True).success
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
@@ -124,7 +132,8 @@ def test_the_extras_refer_to_the_secret_and_a_missing_reference_is_refused_befor
         with pytest.raises(ConfigurationError, match="'password': 'env:"), secured.submitted(context, queue.name):
             pytest.fail("it claimed")
         assert queue.stats().leased == 0
-        with secured.submitted(context, queue.name, secrets={"password": "aws:redis"}) as batch:
+        referring = secured.submitted(context, queue.name, secrets={"password": "aws:redis"}, ack_unadopted=True)
+        with referring as batch:
             found.append({**batch.extras, "parameters": batch.parameters})
 
     @dg.job

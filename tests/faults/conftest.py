@@ -13,7 +13,7 @@ from tests.faults.proxy import Proxy
 from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import NAMES, Server, start_server
 
-ONLY_IN_FULL = {"test_spark_speculation.py", "test_installed_wheel.py"}
+ONLY_IN_FULL = {"test_spark_executors.py", "test_spark_speculation.py", "test_installed_wheel.py"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

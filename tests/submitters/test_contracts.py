@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from importlib import import_module
+from importlib import import_module, reload
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,8 +135,8 @@ def check(parameters: list[str], requests: str, handed: Any, queue: LeasedQueue)
 
 
 def tasks_of(name: str) -> tuple[Any, Any]:
-    """Return the sensor and the operator of an example."""
-    dag = import_module(f"example_dags.submitters.{name}").dag
+    """Return the sensor and the operator of an example, made anew: an operator keeps the address of its service."""
+    dag = reload(import_module(f"example_dags.submitters.{name}")).dag
     return dag.get_task("wait"), dag.get_task("submit")
 
 
