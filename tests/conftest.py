@@ -26,8 +26,9 @@ pytest_plugins = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Register `--faults`, which the fault tests read as `config.getoption("faults")`, and `--servers`."""
+    """Register `--faults`, which the fault tests read as `config.getoption("faults")`, `--live` and `--servers`."""
     parser.addoption("--faults", choices=("short", "full"), default="short", help="how long fault tests run")
+    parser.addoption("--live", type=float, help="for how many seconds the situations of orchestrators publish")
     parser.addoption("--servers", default="", help="comma-separated names of the servers to test, default all")
 
 

@@ -23,7 +23,7 @@ class Cell:
 
     fault: str
     mode: str
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
 
 
@@ -39,9 +39,9 @@ class Figure:
 
 @dataclass
 class Page:
-    """The report of one orchestrator, saved as `name`.md. `zeros`: the counts that must be 0.
+    """A report, saved as `name`.md. `zeros`: the counts that must be 0.
 
-    `head` is its beginning, `key` explains the counts.
+    `head` is its beginning, `key` explains the counts, `row` and `column` say what faults and modes are.
     """
 
     name: str
@@ -50,15 +50,17 @@ class Page:
     zeros: tuple[str, ...]
     cells: list[Cell] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+    row: str = "fault"
+    column: str = "mode"
 
     @classmethod
     def made_of(cls, plain: dict[str, Any]) -> Self:
         """The page that another process sent as `asdict`."""
         cells = [Cell(**cell) for cell in plain["cells"]]
         figures = [Figure(**figure) for figure in plain["figures"]]
-        return cls(plain["name"], plain["head"], plain["key"], tuple(plain["zeros"]), cells, figures)
+        return cls(**{**plain, "zeros": tuple(plain["zeros"]), "cells": cells, "figures": figures})
 
-    def wrong(self, cell: Cell) -> dict[str, int]:
+    def wrong(self, cell: Cell) -> dict[str, float]:
         """Return the counts of a cell that must be 0 and are not."""
         return {name: count for name, count in cell.counts.items() if name in self.zeros and count}
 
@@ -94,7 +96,7 @@ class Page:
     def _counts(self) -> Iterator[str]:
         names = list(dict.fromkeys(name for cell in self.cells for name in cell.counts))
         yield f"## What was counted\n\n{self.key}"
-        yield f"| fault | mode | {' | '.join(names)} |"
+        yield f"| {self.row} | {self.column} | {' | '.join(names)} |"
         yield f"|---|---|{'---:|' * len(names)}"
         for cell in self.cells:
             if not cell.reason:
@@ -114,9 +116,9 @@ class Page:
 _pages: list[Page] = []
 
 
-def page(name: str, head: str, key: str, zeros: tuple[str, ...]) -> Page:
+def page(name: str, head: str, key: str, zeros: tuple[str, ...], **words: str) -> Page:
     """Return a new page, which tests fill."""
-    _pages.append(Page(name, head, key, zeros))
+    _pages.append(Page(name, head, key, zeros, **words))
     return _pages[-1]
 
 

@@ -96,15 +96,25 @@ class Deployment:
         self.parts[part].terminate()
         self.parts[part].wait(START_S)
 
-    def stop(self) -> None:
-        """Stop everything that was started here, and remove the home."""
-        self.rest.close()
+    def crash(self) -> None:
+        """Send SIGKILL to every part and every process that they started, as when all machines fail."""
         for session in self._sessions:
             for process in _of_session(session):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
         for part in self.parts.values():
             part.wait()
+
+    def restart(self) -> None:
+        """Start every part again; returns when they are healthy."""
+        for name in list(self.parts):
+            self.start(name)
+        until(self._ready, START_S, pace_s=1)
+
+    def stop(self) -> None:
+        """Stop everything that was started here, and remove the home."""
+        self.rest.close()
+        self.crash()
         for driver in drivers_of(self.ledgers):
             driver.kill()
         shutil.rmtree(self.home, ignore_errors=True)

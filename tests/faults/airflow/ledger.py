@@ -1,9 +1,9 @@
 """The log of the tasks of the fault rounds, and the files that are the effects of their work: a folder per queue.
 
-A line of `log` is `<verb> <fencing number> <message id>`: `did` when work on a message begins, `acked` once its ack was
-reported, `stale` when it was refused. A line is one write: SIGKILL leaves it whole or not there. Effects are files of
-`sink`, named by the message's id, so that a second delivery overwrites what the first one left. A task waits in
-the middle of a batch until the test opens the gate, the file `go`: the fault happens during this wait.
+A line of `log` is `<verb> <fencing number> <message id> <time>`: `did` when work on a message begins, `acked` once its
+ack was reported, `stale` when it was refused. A line is one write: SIGKILL leaves it whole or not there. Effects are
+files of `sink`, named by the message's id, so that a second delivery overwrites what the first one left. A task waits
+in the middle of a batch until the test opens the gate, the file `go`: the fault happens during this wait.
 
 Spark's executors import this file: it needs nothing but the standard library.
 """
@@ -64,7 +64,8 @@ class Ledger:
 
     def write(self, verb: str, fence: int, message_ids: Iterable[str]) -> None:
         """Append lines."""
-        lines = "".join(f"{verb} {fence} {message_id}\n" for message_id in message_ids)
+        now = time.time()
+        lines = "".join(f"{verb} {fence} {message_id} {now:.3f}\n" for message_id in message_ids)
         file = os.open(self.folder / "log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         try:
             os.write(file, lines.encode())
@@ -74,12 +75,18 @@ class Ledger:
     def fences(self, verb: str) -> dict[str, list[int]]:
         """Return the fencing numbers under which each message was processed or settled."""
         found: dict[str, list[int]] = defaultdict(list)
-        log = self.folder / "log"
-        for line in log.read_text().splitlines() if log.exists() else ():
-            what, fence, message_id = line.split(" ")
+        for what, fence, message_id, _ in self._lines():
             if what == verb:
                 found[message_id].append(int(fence))
         return found
+
+    def began(self) -> dict[str, float]:
+        """Return when the work on each message began for the first time, in seconds since the epoch."""
+        times: dict[str, float] = {}
+        for what, _, message_id, moment in self._lines():
+            if what == "did":
+                times.setdefault(message_id, float(moment))
+        return times
 
     def effects(self) -> dict[str, str]:
         """Return the payload of each message that had its effect, by id."""
@@ -99,6 +106,10 @@ class Ledger:
         did, acked = self.fences("did"), self.fences("acked")
         late = sum(fence != max(did[one]) for one, fences in acked.items() for fence in fences)
         return late + sum(len(fences) - 1 for fences in acked.values())
+
+    def _lines(self) -> list[list[str]]:
+        log = self.folder / "log"
+        return [line.split(" ") for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def _has_timed_out() -> bool:

@@ -52,6 +52,16 @@ class Rest:
         """Return `queued`, `running`, `success` or `failed`."""
         return str(self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
+    def runs(self, dag_id: str) -> dict[str, str]:
+        """Return the state of each run of a DAG, by id."""
+        found = self._ask("GET", f"/dags/{dag_id}/dagRuns?limit=1000")["dag_runs"]
+        return {run["dag_run_id"]: run["state"] for run in found}
+
+    def backfill(self, dag_id: str, first: datetime, last: datetime) -> int:
+        """Start a backfill; return its id."""
+        body = {"dag_id": dag_id, "from_date": first.isoformat(), "to_date": last.isoformat()}
+        return int(self._ask("POST", "/backfills", json={**body, "run_backwards": False, "dag_run_conf": {}})["id"])
+
     def run_ended(self, dag_id: str, run_id: str) -> datetime:
         """Return when a run ended, or now if it has not ended."""
         ended = self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["end_date"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def test_a_second_ack_of_a_message_is_stale(ledger: Ledger) -> None:
 def test_a_payload_that_comes_under_two_ids_is_a_doubled_effect(ledger: Ledger) -> None:
     ledger.have_effect(3, "c", "payload of a")
     assert ledger.doubled() == 1
+
+
+def test_work_begins_with_the_first_delivery(ledger: Ledger) -> None:
+    before = time.time()
+    ledger.have_effect(1, "c", "payload of c")
+    first = ledger.began()["c"]
+    time.sleep(0.01)
+    ledger.have_effect(2, "c", "payload of c")
+    assert ledger.began()["c"] == first
+    assert first == pytest.approx(before, abs=60)
 
 
 def test_work_waits_at_the_gate_until_it_is_opened(ledger: Ledger) -> None:

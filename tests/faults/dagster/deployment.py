@@ -41,15 +41,21 @@ RELOAD = """mutation ($location: String!) {
 
 
 class Deployment:
-    """A running `dagster dev`; `environment` configures its definitions."""
+    """A running `dagster dev`; `environment` configures its definitions, and `settings` go into dagster.yaml."""
 
     def __init__(
-        self, folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str], slots: int = SLOTS
+        self,
+        folder: Path,
+        postgres: Postgres,
+        module: str,
+        environment: Mapping[str, str],
+        slots: int = SLOTS,
+        **settings: Any,
     ) -> None:
         self.home, self.board, self.module = folder / "home", Board(folder), module
         self.url = f"http://127.0.0.1:{free_port()}"
         self.home.mkdir(exist_ok=True)
-        (self.home / "dagster.yaml").write_text(yaml.safe_dump(_settings(postgres, slots)))
+        (self.home / "dagster.yaml").write_text(yaml.safe_dump({**_settings(postgres, slots), **settings}))
         self.environment = {
             **os.environ,
             TICK_TIMEOUT: "300",

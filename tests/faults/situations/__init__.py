@@ -1,0 +1,1 @@
+"""The same situations through Airflow and through Dagster, each on a deployment of its own."""

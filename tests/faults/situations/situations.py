@@ -1,0 +1,247 @@
+"""The situations, once for both orchestrators: what is published, what happens meanwhile, and what is counted."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from rmq_core import LeasedQueue
+from tests.faults import tally
+from tests.faults.airflow.ledger import Ledger
+from tests.faults.situations.work import BY, CONFIG, LEASE_S, NOTHING, POISON, SHARE, SHARES
+from tests.servers import Server
+from tests.servers.process import until
+
+PATIENCE_S = 900
+EVERY_S, A_TIME = 1, 2  # of continuous publishing: so many messages, so often
+BETWEEN_KILLS_S = 20, 40
+LOST, STALE, STUCK, DOUBLED = "lost", "settled by a stale holder", "stuck", "duplicated effects"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """For how long a situation publishes, and for how long the orchestrator is down. An hour is `hour_s` seconds."""
+
+    live_s: float
+    hour_s: float
+
+
+class Pipeline(Protocol):
+    """An orchestrator with the pipelines of `work.py`; each method returns when it has happened."""
+
+    name: str
+    redis: Server
+    ledgers: Path
+
+    def kill_worker(self, pid: int) -> None:
+        """Send SIGKILL to the process that works, and to what watches over it on the same machine."""
+
+    def restart_scheduler(self) -> None:
+        """Send SIGKILL to what starts runs; it is started again at once."""
+
+    def terminate(self, queue: str) -> None:
+        """Somebody ends the run that works, on the page of the run."""
+
+    def backfill(self) -> None:
+        """Somebody asks for a backfill of five days, whose runs consume the queue `backfill`."""
+
+    def crash(self) -> None:
+        """Everything is killed: scheduler, workers, webserver, metadata stay."""
+
+    def restart(self) -> None:
+        """Everything is started again."""
+
+    def open_runs(self, queue: str) -> int:
+        """Return how many runs of the queue's pipeline are not finished."""
+
+    def runs(self, queue: str) -> int:
+        """Return how many runs there were since the last call of `begin`."""
+
+    def begin(self) -> None:
+        """A situation begins."""
+
+    def write_off(self) -> None:
+        """End runs that are shown as running although nothing works on them."""
+
+
+class Play:
+    """One situation in one orchestrator."""
+
+    def __init__(self, pipeline: Pipeline, queue: str, scale: Scale) -> None:
+        self.pipeline, self.scale = pipeline, scale
+        self.queue = LeasedQueue(pipeline.redis.url, queue, CONFIG)
+        self.ledger = Ledger(queue, pipeline.ledgers)
+        self.published: dict[str, float] = {}
+        self._numbers = itertools.count()
+        self.chance = random.Random(21)
+        pipeline.begin()
+
+    def publish(self, count: int, kind: str = "") -> None:
+        """Publish new messages at once."""
+        payloads = [f"{kind}{next(self._numbers)}" for _ in range(count)]
+        self.published.update(dict.fromkeys(payloads, time.time()))
+        self.queue.publish_many(payloads)
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Publish at an even rate during the block, whatever happens in it."""
+        ended = threading.Event()
+
+        def go_on() -> None:
+            while not ended.wait(EVERY_S):
+                self.publish(A_TIME)
+
+        publisher = threading.Thread(target=go_on)
+        publisher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            publisher.join()
+
+    def kill_worker(self) -> None:
+        """Kill one of the processes that work on messages now."""
+        until(self.at_work, PATIENCE_S, pace_s=0.5)
+        tally.count(f"{self.pipeline.name}: worker killed at work")
+        self.pipeline.kill_worker(self.chance.choice(self.at_work() or [0]))
+
+    def restart_scheduler(self) -> None:
+        tally.count(f"{self.pipeline.name}: scheduler killed under load")
+        self.pipeline.restart_scheduler()
+
+    def cut_connections(self) -> None:
+        """Break every connection to Redis, also those of the publisher."""
+        tally.count(f"{self.pipeline.name}: all connections to Redis cut")
+        with self.pipeline.redis.client() as client:
+            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+
+    def count(self) -> dict[str, float]:
+        """Count when everything is settled and every run has ended, or should have."""
+        seconds = self._settled()
+        with suppress(AssertionError):
+            until(lambda: not self.pipeline.open_runs(self.queue.name), 4 * LEASE_S, pace_s=1)
+        unfinished = self.pipeline.open_runs(self.queue.name)
+        self.pipeline.write_off()
+        stats, effects = self.queue.stats(), self.ledger.effects()
+        left, good = sum(stats[:3]), {one for one in self.published if not one.startswith(POISON)}
+        poisoned = len(self.published) - len(good)
+        lost = len(good - set(effects.values()))
+        self.queue.close()
+        return {
+            "messages": len(self.published),
+            LOST: max(0, lost - left) + abs(stats.dead - poisoned),
+            STALE: self.ledger.stale(),
+            STUCK: left,
+            DOUBLED: self.ledger.doubled(),
+            "worked on again": self.ledger.twice(),
+            "dead letters": stats.dead,
+            "runs": self.pipeline.runs(self.queue.name),
+            "found nothing": sum(map(len, self.ledger.fences(NOTHING).values())),
+            "left open": unfinished,
+            **self._latency(effects),
+            "s until settled": seconds,
+        }
+
+    def _latency(self, effects: dict[str, str]) -> dict[str, float]:
+        began = self.ledger.began()
+        waits = [began[one] - self.published[payload] for one, payload in effects.items()]
+        cuts = statistics.quantiles(waits, n=100, method="inclusive")
+        return {"p50, s": round(cuts[49], 1), "p99, s": round(cuts[98], 1)}
+
+    def _settled(self) -> int:
+        """Return the seconds until no message was ready, delayed or leased, or until patience ended."""
+        since = time.monotonic()
+        with suppress(AssertionError):
+            until(lambda: not sum(self.queue.stats()[:3]), PATIENCE_S, pace_s=0.5)
+        return math.ceil(time.monotonic() - since)
+
+    def at_work(self) -> list[int]:
+        """Return the living processes that have begun to work, latest last."""
+        pids = [pid for pids in self.ledger.fences(BY).values() for pid in pids]
+        return [pid for pid in dict.fromkeys(pids) if _lives(pid)]
+
+
+def continuous(play: Play) -> None:
+    """Messages come all the time, and every half minute a worker, the scheduler or the connections are killed."""
+    play.ledger.open_gate()
+    kills, ends = list[Callable[[], None]](), time.monotonic() + play.scale.live_s
+    with play.publishing():
+        while (left := ends - time.monotonic()) > 0:
+            time.sleep(min(left, play.chance.uniform(*BETWEEN_KILLS_S)))
+            if not kills:
+                kills = [play.kill_worker, play.restart_scheduler, play.cut_connections]
+                play.chance.shuffle(kills)
+            kills.pop()()
+
+
+def fan_out(play: Play) -> None:
+    """One run shares a batch out among twenty tasks; one of them is killed."""
+    play.publish(SHARES * SHARE)
+    until(play.ledger.stands, PATIENCE_S, pace_s=0.5)
+    play.kill_worker()
+    play.ledger.open_gate()
+
+
+def backfill(play: Play) -> None:
+    """Five days of old messages arrive at once, and a backfill consumes beside the runs that work on new ones."""
+    play.ledger.open_gate()
+    with play.publishing():
+        time.sleep(play.scale.live_s / 10)
+        play.publish(SHARES * SHARE)
+        play.pipeline.backfill()
+        time.sleep(play.scale.live_s / 10)
+
+
+def poison(play: Play) -> None:
+    """Two of sixty messages fail every run that gets them."""
+    play.ledger.open_gate()
+    for count in (20, 38):
+        play.publish(count)
+        play.publish(1, POISON)
+
+
+def terminated(play: Play) -> None:
+    """Somebody ends a run that holds a lease."""
+    play.publish(SHARES)
+    until(play.ledger.stands, PATIENCE_S, pace_s=0.5)
+    play.pipeline.terminate(play.queue.name)
+    play.ledger.open_gate()
+
+
+def down(play: Play) -> None:
+    """Everything of the orchestrator is killed at work, and comes back after an hour; messages go on coming."""
+    play.ledger.open_gate()
+    with play.publishing():
+        until(play.at_work, PATIENCE_S, pace_s=0.5)
+        play.pipeline.crash()
+        time.sleep(play.scale.hour_s)
+        play.pipeline.restart()
+
+
+SITUATIONS: dict[str, tuple[str, Callable[[Play], None]]] = {
+    "continuous": ("continuous publishing, random kills", continuous),
+    "fan_out": ("20-fold fan-out, one task killed", fan_out),
+    "backfill": ("backfill beside live work", backfill),
+    "poison": ("2 poison messages among 60", poison),
+    "terminated": ("a run is terminated while it holds a lease", terminated),
+    "down": ("the orchestrator is down", down),
+}
+"""By queue: the title, and what happens."""
+
+
+def _lives(pid: int) -> bool:
+    with suppress(psutil.Error):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False

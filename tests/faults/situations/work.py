@@ -1,0 +1,67 @@
+"""The work of every situation, in whichever orchestrator: write the effect of each message, ack it, log both.
+
+Airflow's tasks and Dagster's runs import this file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+from rmq_core import Lease, LeasedConfig, LeaseLost, Message
+from tests.faults.airflow.ledger import Ledger, fence_of
+
+LIVE = ("continuous", "backfill", "poison", "terminated", "down")
+"""Queues, each with a pipeline of the same name whose runs the doorbell starts."""
+FAN_OUT, DAYS = "fan_out", "days"
+SHARES, SHARE = 20, 10
+BATCH = 20
+WORK_S = 0.2
+LEASE_S = 20
+CONFIG = LeasedConfig(lease=LEASE_S, max_deliveries=5)
+POISON = "poison"
+BY, NOTHING = "by", "nothing"
+"""Verbs of the ledger: the process that works on a lease, and work that got no messages."""
+
+
+class Batch(Protocol):
+    """What the batches of both packages have in common."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def lease(self) -> Lease | None: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Message]: ...
+    def ack(self, *messages: Message) -> None: ...
+
+
+def work(batch: Batch) -> int:
+    """Work on each message and ack it; return how many there were. Fail as a whole when one of them is poison."""
+    ledger = Ledger(batch.queue)
+    if not len(batch):
+        ledger.write(NOTHING, os.getpid(), ["-"])
+        return 0
+    assert batch.lease is not None
+    fence, messages = fence_of(batch.lease.token), list(batch)
+    ledger.write(BY, os.getpid(), [batch.lease.id.replace(" ", "_")])
+    if any(str(message.payload).startswith(POISON) for message in messages):
+        raise ValueError(POISON)
+    for message in messages:
+        ledger.have_effect(fence, message.id, str(message.payload))
+        ledger.stand_still()
+        time.sleep(WORK_S)
+        try:
+            batch.ack(message)
+        except LeaseLost:
+            ledger.write("stale", fence, [message.id])
+            raise
+        ledger.write("acked", fence, [message.id])
+    return len(messages)
+
+
+def rest(batch: Batch) -> int:
+    """Do the same; finding nothing is no run for nothing, because a last task asks until nothing is left."""
+    return work(batch) if len(batch) else 0
