@@ -79,7 +79,7 @@ drills: $(STAMP) ## the situations of an engineer on call, with a stopwatch; wri
 	python -m tests.servers 7.0
 	pytest tests/drills --faults=full --drills-report=build/measured/drills.md
 
-faults: $(STAMP) ## kills, cut connections and restarts, in full length; write build/measured/*faults.md
+faults: $(STAMP) ## kills, cut connections and restarts, in full length; write build/measured/*faults.md and situations.md
 	python -m tests.servers
 	pytest -n 2 tests/faults tests/upgrade --faults=full --faults-report=build/measured
 

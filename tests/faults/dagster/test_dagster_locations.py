@@ -61,7 +61,7 @@ def test_two_code_locations_with_one_queue_repeat_no_message_also_when_the_daemo
     worked_on = Counter(payload for note in parts.board.notes("did") for payload in note["payloads"])
     assert worked_on == Counter(payloads)
     assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
-    assert {run.tags[REPOSITORY].partition("@")[2] for run in runs} == set(LOCATIONS)
+    assert all(parts.instance.get_runs(dg.RunsFilter(tags={REPOSITORY: f"__repository__@{one}"})) for one in LOCATIONS)
     assert sum(int(run.tags[CLAIMED]) for run in runs) == len(payloads)
     idle = [run for run in runs if run.tags[CLAIMED] == "0"]
     assert {_claimed(parts, run) for run in idle} <= {0}

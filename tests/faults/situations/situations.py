@@ -19,11 +19,11 @@ import psutil
 from rmq_core import LeasedQueue
 from tests.faults import tally
 from tests.faults.airflow.ledger import Ledger
-from tests.faults.situations.work import BY, CONFIG, LEASE_S, NOTHING, POISON, SHARE, SHARES
+from tests.faults.situations.work import BY, CONFIG, NOTHING, POISON, SHARE, SHARES
 from tests.servers import Server
 from tests.servers.process import until
 
-PATIENCE_S = 900
+PATIENCE_S, OPEN_S = 900, 240
 EVERY_S, A_TIME = 1, 2  # of continuous publishing: so many messages, so often
 BETWEEN_KILLS_S = 20, 40
 LOST, STALE, STUCK, DOUBLED = "lost", "settled by a stale holder", "stuck", "duplicated effects"
@@ -131,7 +131,7 @@ class Play:
         """Count when everything is settled and every run has ended, or should have."""
         seconds = self._settled()
         with suppress(AssertionError):
-            until(lambda: not self.pipeline.open_runs(self.queue.name), 4 * LEASE_S, pace_s=1)
+            until(lambda: not self.pipeline.open_runs(self.queue.name), OPEN_S, pace_s=1)
         unfinished = self.pipeline.open_runs(self.queue.name)
         self.pipeline.write_off()
         stats, effects = self.queue.stats(), self.ledger.effects()
