@@ -205,11 +205,19 @@ def _listen(connection: Any, block_ms: int, given_up: Callable[[], bool] | None)
     """Wait for the reply to a command that blocks in Redis, regardless of the connection's own timeout."""
     until = time.monotonic() + block_ms / 1000 + _GRACE_S
     while (left := until - time.monotonic()) > 0:
-        if connection.can_read(timeout=min(left, LOOK_S) if given_up else left):
+        if _can_read(connection, min(left, LOOK_S) if given_up else left):
             return
         if given_up and given_up():
             raise Interrupted
     raise errors.TimeoutError(f"no reply within {_GRACE_S} s after a wait of {block_ms} ms")
+
+
+def _can_read(connection: Any, timeout_s: float) -> bool:
+    """Poll the connection. redis-py trips over a connection that another thread closes meanwhile."""
+    try:
+        return bool(connection.can_read(timeout=timeout_s))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise errors.ConnectionError("Connection closed by another thread.") from error
 
 
 def _read(connection: Any) -> Any:
