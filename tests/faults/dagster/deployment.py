@@ -127,7 +127,7 @@ class Deployment:
         """Do what the button "Reload definitions" does."""
         self.ask(RELOAD, location=self.module)
 
-    def ask(self, query: str, **variables: str) -> Any:
+    def ask(self, query: str, **variables: Any) -> Any:
         """Return the answer of the webserver to a query."""
         answer = httpx.post(f"{self.url}/graphql", json={"query": query, "variables": variables}, timeout=120)
         told = answer.raise_for_status().json()

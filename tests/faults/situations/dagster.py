@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.execution.backfill import PartitionBackfill  # no public way to launch one
 
 from tests.faults.airflow.ledger import FOLDER
 from tests.faults.dagster.deployment import kill
@@ -22,6 +19,11 @@ from tests.servers.postgres import running_postgres
 from tests.servers.process import until
 
 PATIENCE_S = 600
+BACKFILL = f"""mutation ($days: [String!]) {{
+  launchPartitionBackfill(backfillParams: {{assetSelection: [{{path: ["{DAYS}"]}}], partitionNames: $days}}) {{
+    __typename ... on PythonError {{ message }}
+  }}
+}}"""
 DEFINITIONS = "tests.faults.situations.definitions"
 
 
@@ -50,21 +52,7 @@ class DagsterPipeline:
         until(lambda: self._status(run.run_id) is dg.DagsterRunStatus.CANCELED, PATIENCE_S, pace_s=0.2)
 
     def backfill(self) -> None:
-        days = importlib.import_module(DEFINITIONS)
-        request = PartitionBackfill.from_asset_partitions(
-            backfill_id="days",
-            asset_graph=days.defs.resolve_asset_graph(),
-            partition_names=days.days.partitions_def.get_partition_keys(),
-            asset_selection=[dg.AssetKey(DAYS)],
-            backfill_timestamp=time.time(),
-            tags={},
-            dynamic_partitions_store=self.dagster.instance,
-            all_partitions=False,
-            title=None,
-            description=None,
-            run_config=None,
-        )
-        self.dagster.instance.add_backfill(request)
+        self.dagster.ask(BACKFILL, days=[f"2026-01-0{day}" for day in range(1, 6)])
 
     def crash(self) -> None:
         self.dagster.crash()

@@ -13,16 +13,21 @@ from tests.faults.situations.work import BATCH, CONFIG, DAYS, FAN_OUT, LIVE, SHA
 RUNNING = dg.DefaultSensorStatus.RUNNING
 RETRY = dg.RetryPolicy(max_retries=1, delay=5)
 AT_ONCE = 4
+BATCHES = 10  # a bound: a queue that is published to may never be empty
 
 
 def consumer(name: str, queue: str, partitions: dg.PartitionsDefinition[str] | None = None) -> dg.AssetsDefinition:
-    """An asset that works on one batch of a queue."""
+    """An asset that works on several batches of a queue, one after the other."""
 
     @dg.asset(name=name, retry_policy=RETRY, partitions_def=partitions)
     def consume(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-        with redis_queue.claimed(context, queue, max_messages=BATCH, config=CONFIG) as batch:
-            work(batch)
-        return dg.MaterializeResult(metadata=batch.metadata)
+        done = 0
+        for turn in range(BATCHES):
+            with redis_queue.claimed(context, queue, max_messages=BATCH, on_settled="next", config=CONFIG) as batch:
+                done += rest(batch) if turn else work(batch)
+            if not batch:
+                break
+        return dg.MaterializeResult(metadata={"rmq/queue": queue, "rmq/claimed": done})
 
     return consume
 
@@ -70,7 +75,7 @@ defs = dg.Definitions(
     assets=[*assets.values(), days],
     jobs=[fan_out],
     sensors=[
-        *(bell(asset, name, batch=BATCH) for name, asset in assets.items()),
+        *(bell(asset, name, batch=BATCH * BATCHES) for name, asset in assets.items()),
         bell(fan_out, FAN_OUT, batch=SHARES * SHARE, min_messages=SHARES * SHARE),
         *redis_queue_status_sensors([*LIVE, FAN_OUT], config=CONFIG, default_status=RUNNING),
     ],

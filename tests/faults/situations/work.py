@@ -63,5 +63,5 @@ def work(batch: Batch) -> int:
 
 
 def rest(batch: Batch) -> int:
-    """Do the same; finding nothing is no run for nothing, because a last task asks until nothing is left."""
+    """Do the same; to find nothing is not worth a note: who has worked asks until nothing is left."""
     return work(batch) if len(batch) else 0
