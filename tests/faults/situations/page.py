@@ -13,9 +13,9 @@ webserver, a process for each run), each on a PostgreSQL of its own, and a Redis
 The doorbells of both packages start the runs, with their defaults. Made by `make faults`; do not edit.
 
 A message takes {WORK_S} s of work, a run works on batch after batch of at most {BATCH}, a lease lasts {LEASE_S} s. Live
-work is {A_TIME} messages every {EVERY_S} s. Kills come {BETWEEN_KILLS_S[0]} to {BETWEEN_KILLS_S[1]} s after each other: a
-process at work, the scheduler or daemon, all connections to Redis, in random order. **✓**: nothing was lost, settled by
-a stale holder or stuck, and no effect was duplicated.
+work is {A_TIME} messages every {EVERY_S} s. Kills come {BETWEEN_KILLS_S[0]} to {BETWEEN_KILLS_S[1]} s after each other:
+a process at work, the scheduler or daemon, all connections to Redis, in random order. **✓**: nothing was lost, settled
+by a stale holder or stuck, and no effect was duplicated.
 """
 KEY = f"""- **{LOST}**: without an effect, or dead though not poison. **{STALE}**: acks of a holder that had lost
   its lease, and second acks, that were accepted. **{STUCK}**: still ready, delayed or leased {PATIENCE_S} s later.

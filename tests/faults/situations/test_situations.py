@@ -16,21 +16,24 @@ from tests.faults.situations.page import PAGE
 from tests.faults.situations.situations import SITUATIONS, Pipeline, Play, Scale
 from tests.servers import start_server
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.nightly(
-        "dagster/test_daemon.py::test_a_run_is_requested_again_for_a_failed_message_and_none_after_its_ack"
-    ),
-]
+pytestmark = pytest.mark.slow
+IN_AIRFLOW = pytest.mark.nightly("airflow/test_consume.py::test_the_retry_of_a_sigkilled_try_processes_its_messages")
+IN_DAGSTER = pytest.mark.nightly(
+    "dagster/test_daemon.py::test_a_run_is_requested_again_for_a_failed_message_and_none_after_its_ack"
+)
 PIPELINES = {"airflow": airflow_pipeline, "dagster": dagster_pipeline}
 
 
-@pytest.fixture(scope="module", params=PIPELINES)
+@pytest.fixture(
+    scope="module", params=[pytest.param("airflow", marks=IN_AIRFLOW), pytest.param("dagster", marks=IN_DAGSTER)]
+)
 def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     redis = start_server("7.0", "--appendonly", "yes", "--appendfsync", "always")
-    with PIPELINES[request.param](redis, tmp_path_factory.mktemp(request.param)) as running:
-        yield running
-    redis.stop()
+    try:
+        with PIPELINES[request.param](redis, tmp_path_factory.mktemp(request.param)) as running:
+            yield running
+    finally:
+        redis.stop()
 
 
 @pytest.fixture(scope="module")
