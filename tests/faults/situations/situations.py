@@ -135,13 +135,12 @@ class Play:
         unfinished = self.pipeline.open_runs(self.queue.name)
         self.pipeline.write_off()
         stats, effects = self.queue.stats(), self.ledger.effects()
-        left, good = sum(stats[:3]), {one for one in self.published if not one.startswith(POISON)}
-        poisoned = len(self.published) - len(good)
-        lost = len(good - set(effects.values()))
+        left, dead = sum(stats[:3]), [str(one.payload) for one in self.queue.browse("dead", 0, 1000).messages]
+        missing = len({*self.published} - {*effects.values()} - {*dead})
         self.queue.close()
         return {
             "messages": len(self.published),
-            LOST: max(0, lost - left) + abs(stats.dead - poisoned),
+            LOST: max(0, missing - left) + sum(not one.startswith(POISON) for one in dead),
             STALE: self.ledger.stale(),
             STUCK: left,
             DOUBLED: self.ledger.doubled(),
