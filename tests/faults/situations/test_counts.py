@@ -20,6 +20,7 @@ COUNTS = (LOST, STALE, STUCK, DOUBLED, "worked on again", "dead letters", "found
 def play(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """An orchestrator that does nothing, and ten messages."""
     monkeypatch.setattr(situations, "PATIENCE_S", 0)
+    monkeypatch.setattr(situations, "QUIET_S", 0)
     pipeline = SimpleNamespace(
         redis=SimpleNamespace(url=redis_url),
         ledgers=tmp_path,

@@ -14,9 +14,9 @@ RETRIES = {"retries": 1, "retry_delay": timedelta(seconds=5)}
 OPTIONS: dict[str, Any] = {"catchup": False, "default_args": RETRIES}
 
 
-def rung(queue: str, min_messages: int = 1) -> list[Asset]:
+def rung(queue: str, min_messages: int = 1, **options: Any) -> list[Asset]:
     """Return a schedule: events while the queue has so many messages."""
-    bell = RedisQueueDoorbellTrigger(queue, min_messages)
+    bell = RedisQueueDoorbellTrigger(queue, min_messages, **options)
     return [Asset(queue, uri=f"rmq://localhost:6379/0/{queue}", watchers=[AssetWatcher(name="doorbell", trigger=bell)])]
 
 
@@ -40,7 +40,8 @@ for name in LIVE:
         task.redis_queue(queue=name, queue_config=CONFIG, max_messages=BATCH, max_batches=None)(do)()
     globals()[name] = live
 
-with DAG(FAN_OUT, schedule=rung(FAN_OUT, SHARES * SHARE), max_active_runs=1, **OPTIONS):
+# A second event, before the run of the first one has claimed, would start twenty tasks for nothing.
+with DAG(FAN_OUT, schedule=rung(FAN_OUT, SHARES * SHARE, ring_interval=120), max_active_runs=1, **OPTIONS):
     shares = task.redis_queue(queue=FAN_OUT, queue_config=CONFIG, max_messages=SHARE)(do_share).expand(
         share=list(range(SHARES))
     )
