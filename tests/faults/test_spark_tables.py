@@ -1,6 +1,7 @@
-"""A driver that appends batches to a table is killed at random, and Redis is: each message is in the table once.
+"""A driver that appends batches to a table is killed at random, and Redis and Spark's Python workers are.
 
-In full length there are 200 kill points over 20,000 messages in 100 batches, for each kind of table.
+Each message is in the table once. In full length there are 200 kill points over 20,000 messages in 100 batches, for
+each kind of table: once with a plain Python driver, and once with one that lets Spark read and compute.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import json
 import os
 import random
 import signal
+import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from itertools import cycle
@@ -22,17 +25,22 @@ from tests.faults import tally
 from tests.faults.crew import Member
 from tests.faults.table_driver import QUEUE
 from tests.servers import Server, start_server
+from tests.servers.process import until
+from tests.spark.cluster import connect_server
 from tests.spark.readers import publish
-from tests.spark.table_kits import KITS
+from tests.spark.table_kits import KITS, Kit
 
 ANY_TIME = "any time between claim and ack"
-BEFORE_COMMIT, BEFORE_ACK, REDIS = "computed", "committed", "Redis"
+BEFORE_COMMIT, BEFORE_ACK, REDIS, WORKER = "computed", "committed", "Redis", "Python of an executor"
 KILLS = [BEFORE_COMMIT, BEFORE_ACK, "acked", ANY_TIME, REDIS]
-LONGEST_S = 0.08  # of the wait before a kill at any time: about a batch
+LONGEST_S, LONGEST_OF_SPARK_S = 0.08, 2.0  # of the wait before a kill at any time: about a batch
+TASK_S = 300  # until a task runs on a busy machine
 
 
 class Lives:
     """The lives of a driver, and how often it reached which point."""
+
+    longest_s = LONGEST_S
 
     def __init__(self, member: Member, server: Server, chance: random.Random) -> None:
         self.member, self.server, self.chance = member, server, chance
@@ -59,7 +67,7 @@ class Lives:
         if kill == ANY_TIME:
             pid = self.begin(("acked", batch))
             heard = self.hear_until("claimed")
-            time.sleep(self.chance.uniform(0, LONGEST_S))
+            time.sleep(self.chance.uniform(0, self.longest_s))
         elif kill == REDIS:
             pid = self.begin((self.chance.choice([BEFORE_COMMIT, BEFORE_ACK]), batch), ("acked", batch))
             heard = self.hear_until("waiting")
@@ -77,6 +85,34 @@ class Lives:
         return True
 
 
+class SparkLives(Lives):
+    """The lives of a driver whose batches are read and computed by a Spark that outlives it."""
+
+    longest_s = LONGEST_OF_SPARK_S
+
+    def __init__(self, member: Member, server: Server, chance: random.Random, folder: Path) -> None:
+        super().__init__(member, server, chance)
+        self.folder = folder
+
+    def kill(self, kill: str) -> bool:
+        return self.kill_worker() if kill == WORKER else super().kill(kill)
+
+    def kill_worker(self) -> bool:
+        """Kill a Python process in which a task of the next batch runs, and let the life end after its ack."""
+        for left in self.folder.glob("task-*"):
+            left.unlink()
+        (self.folder / "hold").touch()
+        pid = self.begin(("acked", self.next))
+        until(lambda: [*self.folder.glob("task-*")], TASK_S)
+        task = self.chance.choice([*self.folder.glob("task-*")])
+        os.kill(int(task.name.removeprefix("task-")), signal.SIGKILL)
+        (self.folder / "hold").unlink()
+        survived = self.hear_until("waiting") == "waiting"
+        os.kill(pid, signal.SIGKILL)
+        self.hear_until("ended")
+        return survived
+
+
 @pytest.fixture
 def durable(own_server: Server) -> Iterator[Server]:
     """A server that may be killed and loses nothing that it acknowledged."""
@@ -90,26 +126,44 @@ def test_a_driver_killed_at_random_has_each_message_in_its_table_once(
     durable: Server, tmp_path: Path, kind: str, *, full_faults: bool
 ) -> None:
     batches, size = (100, 200) if full_faults else (8, 25)
-    chance = random.Random(kind)
-    kit = KITS[kind](tmp_path)
+    arguments = (durable.url, str(tmp_path), kind, str(batches), str(size))
+    with Member("table_driver", *arguments) as member:
+        lives = Lives(member, durable, random.Random(kind))
+        survive(lives, KILLS, KITS[kind](tmp_path), f"{kind}", batches, size)
+
+
+@pytest.mark.nightly("faults/test_spark_tables.py::test_a_driver_killed_at_random_has_each_message_in_its_table_once")
+@pytest.mark.parametrize("kind", KITS)
+def test_a_driver_of_spark_killed_at_random_has_each_message_in_its_table_once(
+    durable: Server, tmp_path: Path, kind: str, *, full_faults: bool
+) -> None:
+    batches, size = (100, 200) if full_faults else (8, 25)
+    arguments = (durable.url, str(tmp_path), kind, str(batches), str(size))
+    one_session = f"/;session_id={uuid.uuid4()}"  # else the server starts new Python processes for each life
     with (
-        LeasedQueue(RedisSettings.from_url(durable.url), QUEUE) as queue,
-        Member("table_driver", durable.url, str(tmp_path), kind, str(batches), str(size)) as member,
+        connect_server(tmp_path, "local[2,3]", sys.executable) as (_, remote),
+        Member("table_driver", *arguments, remote + one_session) as member,
     ):
+        lives = SparkLives(member, durable, random.Random(kind), tmp_path)
+        survive(lives, [*KILLS, WORKER], KITS[kind](tmp_path), f"{kind} with Spark", batches, size)
+
+
+def survive(lives: Lives, kills: list[str], kit: Kit, name: str, batches: int, size: int) -> None:
+    """Let the driver die twice as often as there are batches, and then finish; count what that led to."""
+    with LeasedQueue(RedisSettings.from_url(lives.server.url), QUEUE) as queue:
         publish(queue, batches * size)
-        assert member.hear() == "ready"
-        lives = Lives(member, durable, chance)
-        kinds = cycle(KILLS)
-        for kills in range(2 * batches):
+        assert lives.member.hear() == "ready"
+        kinds = cycle(kills)
+        for number in range(2 * batches):
             # Half a batch for each kill: a driver that was ahead of that is killed before its next commit.
-            kill = next(kinds) if lives.next < kills // 2 else BEFORE_COMMIT
+            kill = next(kinds) if lives.next < number // 2 else BEFORE_COMMIT
             assert lives.kill(kill)
-            tally.count(f"driver of a table killed ({kind}): {kill}")
+            tally.count(f"driver of a table killed ({name}): {kill}")
         lives.begin()
         lives.hear_until("ended")
         assert lives.reached["done"] == 1
         again = lives.reached["computed"] - batches
-        tally.count(f"batch computed again, {kind}", again)
-        tally.count(f"batch that a keyed merge would have computed again, {kind}", again + lives.reached["found"])
+        tally.count(f"batch computed again, {name}", again)
+        tally.count(f"batch that a keyed merge would have computed again, {name}", again + lives.reached["found"])
         assert kit.numbers() == list(range(batches * size))
         assert sum(queue.stats()[:5]) == 0

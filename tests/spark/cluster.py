@@ -28,9 +28,9 @@ LEAN = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": SHOR
 class Daemons:
     """Processes of Spark that log to a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str | None = None) -> None:
         self.folder = folder
-        self.python = bare_python(folder)
+        self.python = python or bare_python(folder)
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def driver(self, **variables: str) -> dict[str, str]:
@@ -84,12 +84,12 @@ def standalone_cluster(
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[tuple[Daemons, str]]:
-    """Start a Spark Connect server with two cores; yield it and its URL."""
-    port, daemons = free_port(), Daemons(folder)
+def connect_server(folder: Path, master: str = "local[2]", python: str | None = None) -> Iterator[tuple[Daemons, str]]:
+    """Start a Spark Connect server; yield it and its URL. python: runs on executors, instead of a bare one."""
+    port, daemons = free_port(), Daemons(folder, python)
     conf = {"spark.ui.enabled": "false", "spark.connect.grpc.binding.port": port}
     options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-    java = ["--driver-java-options", SHORT_LIVED, "--master", "local[2]"]
+    java = ["--driver-java-options", SHORT_LIVED, "--master", master]
     try:
         daemons.start("connect", f"{DEPLOY}.SparkSubmit", "--class", CONNECT, *java, *options, "spark-internal")
         daemons.wait_for("connect", "Spark Connect server started")

@@ -39,6 +39,9 @@ class Kit(Protocol):
     def undo(self) -> None:
         """Return to the state before the last commit, as RESTORE and a rollback do."""
 
+    def compact(self) -> None:
+        """Write all rows into one file."""
+
     def maintain(self) -> None:
         """Compact, expire and vacuum, as far as the package does."""
 
@@ -71,9 +74,12 @@ class DeltaKit:
     def undo(self) -> None:
         self.table.restore(self.table.version() - 1)
 
+    def compact(self) -> None:
+        self.table.optimize.compact()
+
     def maintain(self) -> None:
+        self.compact()
         table = self.table
-        table.optimize.compact()
         table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
         table.create_checkpoint()
         (self.path / "_delta_log" / f"{0:020}.json").unlink()
@@ -107,7 +113,11 @@ class IcebergKit:
         table = self.table
         table.manage_snapshots().rollback_to_snapshot(table.current_snapshot().parent_snapshot_id).commit()
 
+    def compact(self) -> None:
+        self.table.overwrite(self.rows())
+
     def maintain(self) -> None:
+        self.compact()
         table = self.table
         current = table.current_snapshot().snapshot_id
         old = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != current]

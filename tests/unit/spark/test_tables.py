@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rmq_spark.tables import BatchName, TableConflict, TableNotFound, append_onc
 from rmq_spark.tables import log as logs
 from rmq_spark.tables.iceberg import REMEMBER_FOR
 from rmq_spark.tables.log import CommitConflict, append_under, log_of
-from tests.spark.table_kits import KITS, DeltaKit, IcebergKit, Kit, log, rows_of
+from tests.spark.table_kits import KITS, IcebergKit, Kit, log, rows_of
 
 CLAIM = [BatchName("run@1", 0)]
 
@@ -84,28 +85,36 @@ def test_of_many_writers_at_once_one_appends(kit: Kit) -> None:
     assert kit.numbers() == [0, 1]
 
 
+class Interrupted:
+    """A log whose table others change before the first commits."""
+
+    name = "numbers"
+
+    def __init__(self, kit: Kit, *changes: Callable[[], object]) -> None:
+        self.real, self.changes = log(kit), iter(changes)
+
+    def remembers(self, names: Sequence[BatchName]) -> bool:
+        return self.real.remembers(names)
+
+    def commit(self, names: Sequence[BatchName], rows: pa.Table) -> None:
+        next(self.changes, lambda: None)()
+        self.real.commit(names, rows)
+
+
 def test_plain_appends_of_others_between_look_and_commit_lose_nothing(kit: Kit) -> None:
-    class Interrupted:
-        """A log whose table others change before the first commits."""
-
-        name = "numbers"
-
-        def __init__(self) -> None:
-            self.real, self.left = log(kit), 2
-
-        def remembers(self, names: Sequence[BatchName]) -> bool:
-            return self.real.remembers(names)
-
-        def commit(self, names: Sequence[BatchName], rows: pa.Table) -> None:
-            if self.left:
-                self.left -= 1
-                kit.plain_append([100 + self.left])
-            self.real.commit(names, rows)
-
-    assert append_under(CLAIM, Interrupted(), lambda: rows_of([1]), ignored)
+    others = [partial(kit.plain_append, [number]) for number in (101, 100)]
+    assert append_under(CLAIM, Interrupted(kit, *others), lambda: rows_of([1]), ignored)
     numbers = kit.numbers()
     assert numbers.count(1) == 1
     assert 101 in numbers
+
+
+@pytest.mark.parametrize("change", ["compact", "maintain", "undo"])
+def test_maintenance_between_look_and_commit_lets_the_batch_in_once(kit: Kit, change: str) -> None:
+    kit.plain_append([2])
+    assert append_under(CLAIM, Interrupted(kit, getattr(kit, change)), lambda: rows_of([1]), ignored)
+    assert kit.numbers() == ([0, 1] if change == "undo" else [0, 1, 2])
+    assert not append_under(CLAIM, log(kit), not_computed, ignored)
 
 
 def test_compaction_vacuum_and_expired_snapshots_keep_the_memory(kit: Kit) -> None:
@@ -114,17 +123,6 @@ def test_compaction_vacuum_and_expired_snapshots_keep_the_memory(kit: Kit) -> No
     kit.maintain()
     assert not append_under(CLAIM, log(kit), not_computed, ignored)
     assert kit.numbers() == [0, 1, 2]
-
-
-def test_a_compaction_between_look_and_commit_lets_the_batch_in(tmp_path: Path) -> None:
-    kit = DeltaKit(tmp_path)
-    for number in range(3):
-        kit.plain_append([number])
-    writer = log(kit)
-    assert not writer.remembers(CLAIM)
-    kit.table.optimize.compact()
-    writer.commit(CLAIM, rows_of([3]))
-    assert kit.numbers() == [0, 1, 2, 3]
 
 
 def test_a_restored_table_has_lost_the_rows_and_kept_the_memory(kit: Kit) -> None:
