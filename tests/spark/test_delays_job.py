@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
-from example_dags import flights, flights_stream
+from example_dags import flights, flights_delta, flights_stream
 from example_dags.jobs import delays
 from rmq_core import LeasedQueue
 from rmq_spark import claimed_batch
+from rmq_spark.tables import appender
 from tests.spark import recipes
 from tests.spark.conftest import QUEUE, SUBMIT
 
@@ -165,3 +168,40 @@ def test_a_stream_writes_the_same_in_several_batches_and_acks_it(
             "airport_days": 9, "rows": expected.total(), "united_rows": united,
         }  # fmt: skip
     assert flights.delays(tmp_path)["flights"].sum() == expected.total()
+
+
+@pytest.mark.nightly("spark/test_append_once.py::test_a_micro_batch_that_is_repeated_is_appended_once")
+def test_a_stream_into_a_delta_table_that_dies_before_its_ack_has_each_departure_once(
+    spark: SparkSession,
+    redis_url: str,
+    flights_csv: Path,
+    departures: Counter[tuple[str, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dying(table: Any, rows: Any) -> Any:
+        append = appender(table, rows)
+
+        def die_after(messages: DataFrame, number: int) -> None:
+            append(messages, number)
+            raise ZeroDivisionError
+
+        return die_after
+
+    monkeypatch.setattr(flights_stream, "work_items", some_items)
+    monkeypatch.setattr(flights_delta, "BATCH", 5)
+    shutil.copy(flights_csv, tmp_path / "flights.csv")
+    start = partial(flights_delta.stream, spark, redis_url, tmp_path)
+    with LeasedQueue(redis_url, flights_delta.QUEUE, flights_delta.CONFIG) as queue:
+        assert flights_stream.publish(queue) == {"published": 9, "deduplicated": 9}
+        with monkeypatch.context() as patch:
+            patch.setattr(flights_delta, "appender", dying)
+            with pytest.raises(StreamingQueryException, match="ZeroDivisionError"):
+                any(recipes.ended(start) for _ in range(recipes.TRIES))
+        assert any(recipes.ended(start) for _ in range(recipes.TRIES))
+        found = flights_delta.report(queue, tmp_path)
+    expected = Counter({key: count for key, count in departures.items() if key[1] in DAYS})
+    united = sum(count for (_, _, carrier), count in expected.items() if carrier == "UA")
+    assert found == {"ready": 0, "leased": 0, "dead": 0, "rows": expected.total(), "united_rows": united}
+    rows = DeltaTable(tmp_path / "departures_delta").to_pyarrow_table().to_pylist()
+    assert Counter((row["origin"], f"{row['day']}", row["carrier"]) for row in rows) == expected
