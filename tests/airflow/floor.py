@@ -16,3 +16,7 @@ TESTS = {
 }
 ABSENT_FILES = sorted(FILES) if BELOW_33 else []
 ABSENT_TESTS = TESTS if BELOW_33 else {}
+CALLBACKS_GET_EXCEPTIONS = not BELOW_33
+"""Whether `dag.test()` passes the exception of a task to its callbacks, as the task runner does in all versions."""
+LEAVES_A_PIPE_OPEN = "ignore:Exception ignored in. <_io.FileIO:pytest.PytestUnraisableExceptionWarning"
+"""The warning of a failed Bash operator of the oldest standard provider."""
