@@ -64,7 +64,7 @@ INTEGRATING = [
         "rmq_spark/stream/spark_4_0.py",
         "            self._end, self._ended = until, True\n",
         "            self._end, self._ended = until, False\n",
-        f"{STREAM_4_0}::test_batches_whose_rows_no_one_reads_are_acked_too",
+        f"{STREAM_4_0}::test_a_batch_that_is_asked_for_twice_before_it_is_planned_is_not_acked",
     ),
     Mutant(
         "Spark 4.0: a refused query keeps its claim",
