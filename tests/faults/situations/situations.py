@@ -18,7 +18,7 @@ import psutil
 
 from rmq_core import LeasedQueue
 from tests.faults import tally
-from tests.faults.airflow.ledger import Ledger
+from tests.faults.airflow.ledger import FOLDER, Ledger
 from tests.faults.situations.work import BY, CONFIG, NOTHING, POISON, SHARE, SHARES
 from tests.servers import Server
 from tests.servers.process import until
@@ -112,9 +112,13 @@ class Play:
 
     def kill_worker(self) -> None:
         """Kill one of the processes that work on messages now."""
-        until(self.at_work, PATIENCE_S, pace_s=0.5)
+        until(self._kill_one, PATIENCE_S, pace_s=0.5)
         tally.count(f"{self.pipeline.name}: worker killed at work")
-        self.pipeline.kill_worker(self.chance.choice(self.at_work() or [0]))
+
+    def _kill_one(self) -> bool:
+        if at_work := self.at_work():
+            self.pipeline.kill_worker(self.chance.choice(at_work))
+        return bool(at_work)
 
     def restart_scheduler(self) -> None:
         tally.count(f"{self.pipeline.name}: scheduler killed under load")
@@ -174,9 +178,9 @@ class Play:
             time.sleep(1)
 
     def at_work(self) -> list[int]:
-        """Return the living processes that have begun to work, latest last."""
+        """Return the living processes of this orchestrator that have begun to work, latest last."""
         pids = [pid for pids in self.ledger.fences(BY).values() for pid in pids]
-        return [pid for pid in dict.fromkeys(pids) if _lives(pid)]
+        return [pid for pid in dict.fromkeys(pids) if _is_of(self.pipeline.ledgers, pid)]
 
 
 def continuous(play: Play) -> None:
@@ -247,7 +251,8 @@ SITUATIONS: dict[str, tuple[str, Callable[[Play], None]]] = {
 """By queue: the title, and what happens."""
 
 
-def _lives(pid: int) -> bool:
-    with suppress(psutil.Error):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+def _is_of(ledgers: Path, pid: int) -> bool:
+    """Return whether a process lives and writes to these ledgers: others may have its number after its end."""
+    with suppress(psutil.Error):  # a zombie has no environment
+        return psutil.Process(pid).environ().get(FOLDER) == str(ledgers)
     return False

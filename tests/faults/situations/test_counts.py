@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,9 +11,10 @@ from typing import Any, cast
 import pytest
 
 from rmq_core import LeasedQueue
+from tests.faults.airflow.ledger import FOLDER
 from tests.faults.situations import situations
 from tests.faults.situations.situations import DOUBLED, LOST, STALE, STUCK, Pipeline, Play, Scale
-from tests.faults.situations.work import CONFIG, POISON
+from tests.faults.situations.work import BY, CONFIG, POISON
 
 COUNTS = (LOST, STALE, STUCK, DOUBLED, "worked on again", "dead letters", "found nothing", "left open")
 
@@ -77,3 +80,15 @@ def test_a_second_ack_is_stale_and_a_second_delivery_is_counted(play: Play) -> N
     play.ledger.have_effect(1, "another-id", payload)
     found = counted(play)
     assert (found[STALE], found["worked on again"], found[DOUBLED]) == (2, 1, 1)
+
+
+def test_only_living_processes_of_the_orchestrator_are_at_work(play: Play) -> None:
+    command, ours = ["sleep", "60"], {**os.environ, FOLDER: str(play.pipeline.ledgers)}
+    with subprocess.Popen(command, env=ours) as working, subprocess.Popen(command) as stranger:
+        for process in (working, stranger):
+            play.ledger.write(BY, process.pid, ["run"])
+        assert play.at_work() == [working.pid]
+        for process in (working, stranger):
+            process.kill()
+        working.wait()
+        assert play.at_work() == []
