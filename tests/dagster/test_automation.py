@@ -161,6 +161,13 @@ def test_work_is_noticed_when_no_client_counts(automation: Automation, redis_url
             assert lease is not None
             uncounted.ack(lease)
             assert not automation.fires()
+        uncounted.publish("c")
+        assert automation.fires()
+        assert not automation.evaluate()
+        came_back = uncounted.claim()
+        assert came_back is not None
+        uncounted.nack(came_back, delay=0)
+        assert automation.fires()
 
 
 def test_an_observation_has_a_version_from_the_first_message_on(
