@@ -44,7 +44,7 @@ def test_the_address_of_a_queue_survives_a_reload_of_airflow(screen: Screen, ope
     screen.driver.refresh()
     screen.enter()
     screen.shows("a/b: ż", "h1")
-    assert screen.text(".tab[aria-current]").startswith("Ready")
+    screen.shows("Ready", ".tab[aria-current]")
 
 
 def test_the_numbers_are_live(screen: Screen, opened: Opened) -> None:
