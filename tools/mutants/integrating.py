@@ -123,10 +123,10 @@ INTEGRATING = [
         "tests/dagster/test_automation.py::test_work_is_noticed_when_no_client_counts",
     ),
     Mutant(
-        "a lease that another owner took is a success",
+        "a step acks what no driver adopted",
         "rmq_dagster/submitting.py",
-        "        if watch.lost is not None:\n",
-        "        if watch.lost is not None and not lease:\n",
-        "tests/dagster/test_submitted.py::test_a_lease_that_another_owner_takes_fails_the_step",
+        "        if not ack_unadopted:\n",
+        "        if ack_unadopted:\n",
+        "tests/dagster/test_submitted.py::test_a_driver_that_never_adopts_is_no_success",
     ),
 ]

@@ -18,7 +18,7 @@ import psutil
 
 from rmq_core import LeasedQueue
 from tests.faults import tally
-from tests.faults.airflow.ledger import FOLDER, Ledger
+from tests.faults.airflow.ledger import Ledger
 from tests.faults.situations.work import BY, CONFIG, NOTHING, POISON, SHARE, SHARES
 from tests.servers import Server
 from tests.servers.process import until
@@ -178,9 +178,9 @@ class Play:
             time.sleep(1)
 
     def at_work(self) -> list[int]:
-        """Return the living processes of this orchestrator that have begun to work, latest last."""
-        pids = [pid for pids in self.ledger.fences(BY).values() for pid in pids]
-        return [pid for pid in dict.fromkeys(pids) if _is_of(self.pipeline.ledgers, pid)]
+        """Return the living processes that have begun to work, latest last."""
+        begun = [(pid, float(started)) for started, pids in self.ledger.fences(BY).items() for pid in pids]
+        return [pid for pid, started in dict.fromkeys(begun) if _lives(pid, started)]
 
 
 def continuous(play: Play) -> None:
@@ -251,8 +251,9 @@ SITUATIONS: dict[str, tuple[str, Callable[[Play], None]]] = {
 """By queue: the title, and what happens."""
 
 
-def _is_of(ledgers: Path, pid: int) -> bool:
-    """Return whether a process lives and writes to these ledgers: others may have its number after its end."""
-    with suppress(psutil.Error):  # a zombie has no environment
-        return psutil.Process(pid).environ().get(FOLDER) == str(ledgers)
+def _lives(pid: int, started: float) -> bool:
+    """Return whether a process lives. Another one that has its number after its end was started at another time."""
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return process.create_time() == started and process.status() != psutil.STATUS_ZOMBIE
     return False

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from rmq_core import LeasedQueue
-from tests.faults.airflow.ledger import FOLDER
 from tests.faults.situations import situations
 from tests.faults.situations.situations import DOUBLED, LOST, STALE, STUCK, Pipeline, Play, Scale
 from tests.faults.situations.work import BY, CONFIG, POISON
@@ -82,13 +81,13 @@ def test_a_second_ack_is_stale_and_a_second_delivery_is_counted(play: Play) -> N
     assert (found[STALE], found["worked on again"], found[DOUBLED]) == (2, 1, 1)
 
 
-def test_only_living_processes_of_the_orchestrator_are_at_work(play: Play) -> None:
-    command, ours = ["sleep", "60"], {**os.environ, FOLDER: str(play.pipeline.ledgers)}
-    with subprocess.Popen(command, env=ours) as working, subprocess.Popen(command) as stranger:
-        for process in (working, stranger):
-            play.ledger.write(BY, process.pid, ["run"])
-        assert play.at_work() == [working.pid]
-        for process in (working, stranger):
-            process.kill()
-        working.wait()
+def test_only_living_processes_that_have_worked_are_at_work(play: Play) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        started = psutil.Process(process.pid).create_time()
+        play.ledger.write(BY, process.pid, [repr(started - 1)])  # an earlier process with the same number
+        assert play.at_work() == []
+        play.ledger.write(BY, process.pid, [repr(started)])
+        assert play.at_work() == [process.pid]
+        process.kill()
+        process.wait()
         assert play.at_work() == []

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
+import psutil
+
 from rmq_core import Lease, LeasedConfig, LeaseLost, Message
 from tests.faults.airflow.ledger import Ledger, fence_of
 
@@ -23,7 +25,7 @@ LEASE_S = 20
 CONFIG = LeasedConfig(lease=LEASE_S, max_deliveries=5)
 POISON = "poison"
 BY, NOTHING = "by", "nothing"
-"""Verbs of the ledger: the process that works on a lease, and work that got no messages."""
+"""Verbs of the ledger: a process that works and when it was started, and work that got no messages."""
 
 
 class Batch(Protocol):
@@ -46,7 +48,7 @@ def work(batch: Batch) -> int:
         return 0
     assert batch.lease is not None
     fence, messages = fence_of(batch.lease.token), list(batch)
-    ledger.write(BY, os.getpid(), [batch.lease.id.replace(" ", "_")])
+    ledger.write(BY, os.getpid(), [repr(psutil.Process().create_time())])
     if any(str(message.payload).startswith(POISON) for message in messages):
         raise ValueError(POISON)
     for message in messages:
