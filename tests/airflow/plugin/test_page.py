@@ -128,11 +128,12 @@ async def test_a_page_of_a_thousand_queues_is_returned_quickly_with_current_numb
 
     names = [f"q{number:04}" for number in range(1000)]
     queue.client.sadd("rmq:queues", *names)
-    monkeypatch.setattr(survey, "FIRST_S", 0.05)
+    monkeypatch.setattr(survey, "FIRST_S", 0)  # a fast machine counts them all in little time
     monkeypatch.setattr(survey, "AGAIN_S", 0.05)
     queue.publish("x")
     found = await fetch(op, "queues", sort="ready")
     assert found["counted"] < found["total"] == 1001
+    monkeypatch.setattr(survey, "FIRST_S", 0.05)
     for _ in range(200):
         if found["counted"] == 1001:
             break
