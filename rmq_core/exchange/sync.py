@@ -213,7 +213,7 @@ def _listen(connection: Any, block_ms: int, given_up: Callable[[], bool] | None)
 
 
 def _can_read(connection: Any, timeout_s: float) -> bool:
-    """Poll the connection. redis-py trips over a connection that another thread closes meanwhile."""
+    """Poll the connection. Raises ConnectionError where redis-py fails on a connection that another thread closes."""
     try:
         return bool(connection.can_read(timeout=timeout_s))
     except (AttributeError, TypeError, ValueError) as error:

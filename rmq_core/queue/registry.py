@@ -48,7 +48,7 @@ def list_all(pipeline: Any) -> Any:
 
 
 def named_in(replies: Sequence[Iterable[bytes | str]]) -> list[tuple[str, str]]:
-    """Return the names of the queues with their disciplines. A name used by two disciplines is there twice."""
+    """Return the names of the queues with their disciplines. A name used by two disciplines appears twice."""
     *own, every = replies
     pairs = [(_text(name), discipline) for discipline, names in zip(DISCIPLINES, own, strict=True) for name in names]
     others = {name for name, _ in pairs}

@@ -44,7 +44,7 @@ def split_json(messages: DataFrame, schema: StructType | str) -> Split:
 
 
 def _read(messages: DataFrame, schema: StructType | str) -> tuple[DataFrame, Column, Column]:
-    """Return the messages with what was parsed as `value`, and two columns of them: `reason`, and the fit `value`."""
+    """Return the messages with the parsed `value`, the expression of `reason`, and that of a `value` that fits."""
     if "payload" not in messages.columns:
         raise ConfigurationError(f"messages have no column payload, only {', '.join(messages.columns)}")
     declared = _struct(schema)

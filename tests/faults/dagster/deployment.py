@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
 import httpx
@@ -20,6 +20,7 @@ from tests.faults.dagster.board import FOLDER, Board
 from tests.servers.postgres import Postgres
 from tests.servers.process import DIES_WITH_US, free_port, until
 
+D = TypeVar("D", bound="Deployment")
 ROOT = Path(__file__).parents[3]
 START_S, END_S = 300, 60
 TICK_TIMEOUT = "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS"
@@ -150,17 +151,21 @@ class Deployment:
 
 
 @contextmanager
-def deployed(
-    folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str], slots: int = SLOTS
-) -> Iterator[Deployment]:
-    """Yield a deployment for the duration of the block."""
-    deployment = Deployment(folder, postgres, module, environment, slots)
+def running(deployment: D) -> Iterator[D]:
+    """Run a deployment for the duration of the block."""
     try:
         deployment.start()
         yield deployment
     finally:
         deployment.stop()
         deployment.instance.dispose()
+
+
+def deployed(
+    folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str], slots: int = SLOTS
+) -> AbstractContextManager[Deployment]:
+    """Run `dagster dev` for the duration of the block."""
+    return running(Deployment(folder, postgres, module, environment, slots))
 
 
 def kill(pid: int) -> None:

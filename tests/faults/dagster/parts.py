@@ -8,8 +8,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -112,17 +112,3 @@ def _listens(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-@contextmanager
-def running_parts(
-    folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str], locations: Sequence[str] = ("one",)
-) -> Iterator[Parts]:
-    """Yield the deployment for the duration of the block."""
-    parts = Parts(folder, postgres, module, environment, locations)
-    try:
-        parts.start()
-        yield parts
-    finally:
-        parts.stop()
-        parts.instance.dispose()

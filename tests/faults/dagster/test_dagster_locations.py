@@ -15,9 +15,10 @@ import pytest
 from rmq_core import LeasedQueue
 from rmq_dagster.tags import CLAIMED, REPOSITORY
 from tests.faults import tally
+from tests.faults.dagster.deployment import running
 from tests.faults.dagster.located import BATCH, CONFIG, QUEUE
 from tests.faults.dagster.page import PAGE
-from tests.faults.dagster.parts import DAEMON, Parts, running_parts
+from tests.faults.dagster.parts import DAEMON, Parts
 from tests.faults.dagster.ways import URL
 from tests.faults.patience import eventually
 from tests.faults.report import Figure
@@ -39,8 +40,8 @@ PATIENCE_S = 900
 @pytest.fixture
 def parts(redis: Server, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
     folder = tmp_path_factory.mktemp("dagster")
-    with running_parts(folder, postgres, "tests.faults.dagster.located", {URL: redis.url}, LOCATIONS) as running:
-        yield running
+    with running(Parts(folder, postgres, "tests.faults.dagster.located", {URL: redis.url}, LOCATIONS)) as deployment:
+        yield deployment
 
 
 def test_two_code_locations_with_one_queue_repeat_no_message_also_when_the_daemon_is_killed(

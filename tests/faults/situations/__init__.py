@@ -1,1 +1,1 @@
-"""The same situations through Airflow and through Dagster, each on a deployment of its own."""
+"""The same situations through Airflow and through Dagster, each in a separate deployment."""

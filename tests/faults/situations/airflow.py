@@ -29,7 +29,7 @@ class AirflowPipeline:
         self.airflow, self.redis, self.ledgers = airflow, redis, airflow.ledgers
 
     def begin(self) -> None:
-        """Every situation has a DAG of its own, whose runs are counted."""
+        """Do nothing: each situation has a separate DAG, and `runs` counts the runs of that DAG."""
 
     def kill_worker(self, pid: int) -> None:
         with suppress(psutil.NoSuchProcess):  # it may have ended just now

@@ -10,8 +10,8 @@ from pathlib import Path
 import dagster as dg
 
 from tests.faults.airflow.ledger import FOLDER
-from tests.faults.dagster.deployment import kill
-from tests.faults.dagster.parts import DAEMON, Parts, running_parts
+from tests.faults.dagster.deployment import kill, running
+from tests.faults.dagster.parts import DAEMON, Parts
 from tests.faults.dagster.ways import URL
 from tests.faults.situations.work import DAYS
 from tests.servers import Server
@@ -87,6 +87,6 @@ def dagster_pipeline(redis: Server, folder: Path) -> Iterator[DagsterPipeline]:
     ledgers = folder / "ledgers"
     with (
         running_postgres() as database,
-        running_parts(folder, database, DEFINITIONS, {URL: redis.url, FOLDER: str(ledgers)}) as dagster,
+        running(Parts(folder, database, DEFINITIONS, {URL: redis.url, FOLDER: str(ledgers)})) as dagster,
     ):
         yield DagsterPipeline(dagster, redis, ledgers)

@@ -48,7 +48,7 @@ def take(context: dg.OpExecutionContext, share: int, redis_queue: RedisQueueReso
 
 @dg.op
 def left(context: dg.OpExecutionContext, taken: list[int], redis_queue: RedisQueueResource) -> int:
-    """Work on what is left, such as the messages of a step that was killed for good."""
+    """Process the messages that are left, such as those of a step that was killed and is not retried."""
     count = 0
     while True:
         with redis_queue.claimed(context, FAN_OUT, on_settled="next", config=CONFIG) as batch:

@@ -1,4 +1,4 @@
-"""The situations, once for both orchestrators: what is published, what happens meanwhile, and what is counted."""
+"""The situations, once for both orchestrators: what is published, which faults are injected, what is counted."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Play:
             client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
 
     def count(self) -> dict[str, float]:
-        """Count when everything is settled and every run has ended, or should have."""
+        """Wait until all messages are settled and all runs have ended, or until patience ends; return the counts."""
         seconds = self._settled()
         self._await_runs()
         unfinished = self.pipeline.open_runs(self.queue.name)
@@ -170,7 +170,7 @@ class Play:
         return math.ceil(time.monotonic() - since)
 
     def _await_runs(self) -> None:
-        """Return when no run has been open for a while: one that is asked for too often begins late."""
+        """Return when no run has been open for a while. A run that was requested needlessly begins late."""
         since = quiet = time.monotonic()
         while (now := time.monotonic()) - since < OPEN_S and now - quiet < QUIET_S:
             if self.pipeline.open_runs(self.queue.name):
@@ -252,7 +252,7 @@ SITUATIONS: dict[str, tuple[str, Callable[[Play], None]]] = {
 
 
 def _lives(pid: int, started: float) -> bool:
-    """Return whether a process lives. Another one that has its number after its end was started at another time."""
+    """Return whether a process lives. After its end, another process may get its number, with another time of start."""
     with suppress(psutil.Error):
         process = psutil.Process(pid)
         return process.create_time() == started and process.status() != psutil.STATUS_ZOMBIE

@@ -31,7 +31,7 @@ def do_share(messages: Any, share: int) -> int:
 
 
 def do_rest(messages: Any) -> int:
-    """Work on what is left, such as the messages of a task that was killed for good."""
+    """Process the messages that are left, such as those of a task that was killed and is not retried."""
     return rest(messages)
 
 
