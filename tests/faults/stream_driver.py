@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -27,11 +28,29 @@ INSERT INTO sink VALUES (?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET batch = excl
 
 
 def main(url: str, folder: str, most: str) -> None:
-    """Stream until the process is killed."""
+    """Stream into SQLite until the process is killed."""
+    database = prepared(folder)
+
+    def write(frame: DataFrame, batch: int) -> None:
+        rows = frame.select("message_id", "payload").collect()
+        with closing(sqlite3.connect(database, timeout=60)) as sink, sink:
+            sink.executemany(UPSERT, [(row.message_id, json.loads(bytes(row.payload))["n"], batch) for row in rows])
+
+    stream(url, folder, most, write)
+
+
+def prepared(folder: str) -> str:
+    """Return the path of the database, which has its tables."""
     database = str(Path(folder) / "sink.sqlite")
     with closing(sqlite3.connect(database)) as sink:
         sink.execute("PRAGMA journal_mode = WAL")
         sink.executescript(TABLES)
+    return database
+
+
+def stream(url: str, folder: str, most: str, write: Callable[[DataFrame, int], None]) -> None:
+    """Pass each micro-batch to `write` until the process is killed."""
+    database = prepared(folder)
     # A task may fail three times: a killed worker fails its task, not the query.
     session = rmq_spark.session(
         "stream",
@@ -39,12 +58,6 @@ def main(url: str, folder: str, most: str) -> None:
         **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     )
     session.sparkContext.setLogLevel("FATAL")
-
-    def write(frame: DataFrame, batch: int) -> None:
-        rows = frame.select("message_id", "payload").collect()
-        with closing(sqlite3.connect(database, timeout=60)) as sink, sink:
-            sink.executemany(UPSERT, [(row.message_id, json.loads(bytes(row.payload))["n"], batch) for row in rows])
-
     options = {"url": url, "queue": "q", "consumer": "c", "numPartitions": 2, "newQueue": True, "maxDeliveries": 1000}
     frame = session.readStream.format("rmq").options(**options).option("maxMessagesPerBatch", most).load()
     while True:

@@ -1,16 +1,18 @@
 """A stream whose processes are killed at random, and whose Redis is: each message is in the sink once, none is lost.
 
+The sink has a key, or is a table of Delta Lake or Apache Iceberg that is appended to without one.
 In full length there are ten seeds with 20 kills and 2,000 messages each; `-k seed3` runs one of them again.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,21 +23,28 @@ import redis
 
 from rmq_core import LeasedQueue, RedisSettings
 from tests.faults import tally
+from tests.faults.crew import ROOT
 from tests.faults.patience import eventually
 from tests.servers import Server, start_server
 from tests.spark.readers import publish, run
+from tests.spark.table_kits import KITS
 
-DRIVER = Path(__file__).parent / "stream_driver.py"
+DRIVER, APPENDER = (Path(__file__).with_name(name) for name in ("stream_driver.py", "stream_appender.py"))
 SIDE = "python_streaming_source_runner"
 WORKER = "pyspark.daemon"
+MANY_KILLS = [*["driver"] * 4, *[SIDE] * 9, *[WORKER] * 7]
+SOME_KILLS = ["driver", *[SIDE] * 3, *[WORKER] * 2]
 START_S = 300  # a Spark that starts on a busy machine
 
 
 class Driver:
     """The driver's processes, and what they have written so far."""
 
-    def __init__(self, url: str, folder: Path, most: int, environment: dict[str, str] | None = None) -> None:
-        self.command = [sys.executable, str(DRIVER), url, str(folder), str(most)]
+    def __init__(
+        self, url: str, folder: Path, most: int, environment: dict[str, str] | None = None, kind: str = ""
+    ) -> None:
+        program, kinds = (APPENDER, [kind]) if kind else (DRIVER, [])
+        self.command = [sys.executable, str(program), url, str(folder), str(most), *kinds]
         self.environment = environment
         self.folder, self.database = folder, folder / "sink.sqlite"
         self.process = self._start()
@@ -100,8 +109,11 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 @contextmanager
-def driver(url: str, folder: Path, most: int, environment: dict[str, str] | None = None) -> Iterator[Driver]:
-    started = Driver(url, folder, most, environment)
+def driver(
+    url: str, folder: Path, most: int, environment: dict[str, str] | None = None, kind: str = ""
+) -> Iterator[Driver]:
+    """Start a driver. environment: of its processes. kind: of the table that it appends to, instead of SQLite."""
+    started = Driver(url, folder, most, environment, kind)
     try:
         yield started
     except BaseException:
@@ -122,25 +134,47 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_a_stream_killed_at_random_has_each_message_in_its_sink_once(
     own_server: Server, client: redis.Redis, tmp_path: Path, seed: int, *, full_faults: bool
 ) -> None:
-    chance = random.Random(seed)
-    kills = [*["driver"] * 4, *[SIDE] * 9, *[WORKER] * 7] if full_faults else ["driver", *[SIDE] * 3, *[WORKER] * 2]
-    chance.shuffle(kills)
-    total = 100 * len(kills)
     with LeasedQueue(client, "q") as queue, driver(own_server.url, tmp_path, 30) as streaming:
-        for number, kill in enumerate(kills):
-            publish(queue, 100, first=100 * number)
-            before = streaming.count("sink")
-            eventually(lambda before=before: streaming.count("sink") > before, START_S)
-            time.sleep(chance.uniform(0, 0.3))
-            if kill == "driver":
-                streaming.kill()
-            else:
-                eventually(lambda kill=kill: streaming.kill_part(kill), START_S)
-        eventually(lambda: streaming.count("sink") == total and not sum(queue.stats()[:5]), START_S)
+        kills = MANY_KILLS if full_faults else SOME_KILLS
+        total = survive(streaming, queue, lambda: streaming.count("sink"), kills, random.Random(seed))
         rows = streaming.rows()
         tally.count("message written to the sink more than once, under its key", sum(row[2] > 1 for row in rows))
         assert sorted(row[1] for row in rows) == list(range(total))
         assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.nightly("faults/test_spark_tables.py::test_a_driver_killed_at_random_has_each_message_in_its_table_once")
+@pytest.mark.parametrize("kind", KITS)
+def test_a_stream_killed_at_random_appends_each_message_to_its_table_once(
+    own_server: Server, client: redis.Redis, tmp_path: Path, kind: str, *, full_faults: bool
+) -> None:
+    kit, environment = KITS[kind](tmp_path), {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (
+        LeasedQueue(client, "q") as queue,
+        driver(own_server.url, tmp_path, 30, environment, kind) as streaming,
+    ):
+        kills = MANY_KILLS if full_faults else SOME_KILLS
+        total = survive(streaming, queue, lambda: len(kit.numbers()), kills, random.Random(kind))
+        assert kit.numbers() == list(range(total))
+        assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def survive(
+    streaming: Driver, queue: LeasedQueue, written: Callable[[], int], kills: list[str], chance: random.Random
+) -> int:
+    """Publish, and kill a process of the stream after some batches, again and again; return how many messages came."""
+    total = 100 * len(kills)
+    for number, kill in enumerate(chance.sample(kills, len(kills))):
+        publish(queue, 100, first=100 * number)
+        before = written()
+        eventually(lambda before=before: written() > before, START_S)
+        time.sleep(chance.uniform(0, 0.3))
+        if kill == "driver":
+            streaming.kill()
+        else:
+            eventually(lambda kill=kill: streaming.kill_part(kill), START_S)
+    eventually(lambda: written() >= total and not sum(queue.stats()[:5]), START_S)
+    return total
 
 
 def test_a_restart_of_redis_between_any_two_hooks_loses_nothing(own_server: Server) -> None:
