@@ -81,7 +81,7 @@ drills: $(STAMP) ## the situations of an engineer on call, with a stopwatch; wri
 
 faults: $(STAMP) ## kills, cut connections and restarts, in full length; write build/measured/*faults.md and situations.md
 	python -m tests.servers
-	pytest -n 2 tests/faults tests/upgrade --faults=full --faults-report=build/measured
+	pytest -n 2 tests/faults tests/upgrade --faults=full --faults-report=build/measured -o faulthandler_timeout=3600
 
 mutants: $(STAMP) ## break the code in one place at a time, and print the test of ring 2 that fails
 	python -m tests.servers
