@@ -93,7 +93,7 @@ function fail(error) {
   place.classList.remove("waiting");
   place.classList.toggle("stale", state.shown);
   if (state.shown) {
-    const since = `${text}. The numbers below are from ${new Date(state.seen).toLocaleTimeString("en-GB")}.`;
+    const since = `${text}. The numbers are from ${new Date(state.seen).toLocaleTimeString("en-GB")}.`;
     banner.replaceChildren(h("div.alert", {}, icon("alert"), h("div", {}, h("strong", {}, title), h("p", {}, since), note), again));
   } else {
     banner.replaceChildren();

@@ -342,12 +342,14 @@ def test_an_outage_of_redis_is_reported_and_the_numbers_return_after_it(
     screen: Screen, opened: Opened, main_redis: Server
 ) -> None:
     opened("work").publish("x")
-    screen.open(MAIN, "work")
+    screen.open(MAIN, "work", "ready")
     screen.shows("1", ".tile.ready")
+    place = screen.find("tbody tr").rect
     main_redis.pause()
     try:
         screen.shows("Redis does not answer", ".alert")
         assert screen.tile("ready") == "1"
+        assert screen.find("tbody tr").rect == place, "a row that moves is not the row that is clicked"
         screen.open(MAIN)
         screen.shows("Redis does not answer", ".empty")
     finally:
