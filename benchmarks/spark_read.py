@@ -76,7 +76,7 @@ def _batches(spark: Any, url: str, server: str, rounds: int, count: int) -> Find
         held = [[_held_s(queue, count, spare) for _ in range(5)] for spare in (0, 1)]
         lease = _filled(queue, count)
         baseline = Contender("redis-py", lambda: _tuples(url, lease), count)
-        ours = Contender("arrow", _arrow(spark, settings, queue, lease), count)
+        ours = Contender("arrow", reading(spark, settings, queue, lease), count)
         rows = Contender("rows", _rows(spark, url, lease), count)
         laps = race(baseline, [ours, rows], rounds, WARM)
         queue.ack(lease)
@@ -107,7 +107,7 @@ def _held_s(queue: LeasedQueue, count: int, spare: int) -> float:
     """Claim and ack `count` of `count + spare` ready messages; return the seconds."""
     queue.publish_many(payloads(count + spare))
     began = time.perf_counter()
-    queue.ack(_claimed(queue, count))
+    queue.ack(claimed(queue, count))
     taken_s = time.perf_counter() - began
     queue.purge("ready")
     return taken_s
@@ -116,10 +116,11 @@ def _held_s(queue: LeasedQueue, count: int, spare: int) -> float:
 def _filled(queue: LeasedQueue, count: int) -> Lease:
     """Return a lease of `count` messages."""
     queue.publish_many(payloads(count))
-    return _claimed(queue, count)
+    return claimed(queue, count)
 
 
-def _claimed(queue: LeasedQueue, count: int) -> Lease:
+def claimed(queue: LeasedQueue, count: int) -> Lease:
+    """Return a lease of `count` ready messages."""
     lease = queue.claim(max_messages=count, lease=3600)
     assert lease is not None
     assert lease.count == count
@@ -140,7 +141,8 @@ def _decoded(client: redis.Redis, lease: Lease, lo: int, hi: int) -> Iterator[li
         yield [tuple(split(envelope)) for envelope in envelopes]
 
 
-def _arrow(spark: Any, settings: RedisSettings, queue: LeasedQueue, lease: Lease) -> Callable[[], None]:
+def reading(spark: Any, settings: RedisSettings, queue: LeasedQueue, lease: Lease) -> Callable[[], None]:
+    """Return a function that reads the lease with RMQ's source, and drops the rows."""
     from rmq_spark.data_source import frame_of  # noqa: PLC0415  only this benchmark needs Spark
     from rmq_spark.read.lease import LeaseReader, info_of, plan  # noqa: PLC0415  the same
 

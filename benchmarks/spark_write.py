@@ -79,8 +79,8 @@ def _writes(frame: Any, texts: list[str], url: str, server: str, rounds: int) ->
 
         baseline = Contender("redis-py", lambda: publish(client, texts), count, after=check)
         steps: dict[str, Callable[[], None]] = {
-            "direct": lambda: _save(frame, url, "direct"),
-            "staged": lambda: _save(frame, url, "staged"),
+            "direct": lambda: saved(frame, url, "direct"),
+            "staged": lambda: saved(frame, url, "staged"),
             "by hand": lambda: frame.foreachPartition(_by_hand(url, publish)),
         }
         laps = race(baseline, [Contender(name, run, count, after=check) for name, run in steps.items()], rounds, WARM)
@@ -100,7 +100,8 @@ def _writes(frame: Any, texts: list[str], url: str, server: str, rounds: int) ->
     return found
 
 
-def _save(frame: Any, url: str, delivery: str) -> None:
+def saved(frame: Any, url: str, delivery: str) -> None:
+    """Publish the rows with RMQ's sink."""
     options = {"url": url, "queue": QUEUE, "delivery": delivery}
     frame.write.format("rmq").mode("append").options(**options).save()
 
