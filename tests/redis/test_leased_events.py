@@ -148,7 +148,7 @@ def test_a_callback_that_raises_has_no_further_effect(world: World, caplog: pyte
     with caplog.at_level(logging.ERROR, "rmq"):
         assert queue.publish("x").accepted
         assert queue.ack(queue.claim()).settled == 1
-    assert [record.message for record in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         f"on_event raised at {step} of queue 'q'" for step in ("publish", "claim", "ack")
     ]
 

@@ -111,7 +111,8 @@ async def test_everything_that_makes_messages_ready_sends_a_notification(
 
 async def test_many_waits_on_many_queues_need_few_connections(server_url: str, redis_client: Any) -> None:
     settings = RedisSettings.from_url(server_url, client_name="hub")
-    async with WaitHub(settings) as hub, LeasedQueue(server_url, "unused") as publisher:
+    patient = RedisSettings.from_url(server_url, socket_connect_timeout=PATIENCE_S, socket_timeout=PATIENCE_S)
+    async with WaitHub(settings) as hub, LeasedQueue(patient, "unused") as publisher:
         names = [f"q{n}" for n in range(60)]
         waits = [asyncio.create_task(hub.wait(name)) for name in names for _ in range(5)]
         await armed(publisher.client, *names)
