@@ -6,7 +6,9 @@ import atexit
 import json
 import os
 import shutil
+import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +23,15 @@ def prepare() -> Path:
         atexit.register(shutil.rmtree, home, ignore_errors=True)
         os.environ.update(_environment(home), RMQ_TESTS_AIRFLOW_HOME=home)
     return Path(os.environ["RMQ_TESTS_AIRFLOW_HOME"])
+
+
+def stored(files: Iterable[Path]) -> bytes:
+    """Return what the files contain, read by another process.
+
+    A process that closes the file of its own SQLite database loses the locks on it, and others then damage it
+    (https://sqlite.org/howtocorrupt.html, "Posix advisory locks canceled by a separate thread doing close()").
+    """
+    return subprocess.run(["cat", *filter(Path.is_file, files)], check=True, stdout=subprocess.PIPE).stdout
 
 
 def _environment(home: str) -> dict[str, str]:

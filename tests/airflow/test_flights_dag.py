@@ -8,14 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from rmq_core import LeasedQueue
 from tests.airflow.conftest import CANARY, HOME
-from tests.airflow.home import EXAMPLES
+from tests.airflow.home import EXAMPLES, stored
 
 pytestmark = pytest.mark.slow
 
@@ -90,12 +89,10 @@ def check_for_secrets(log: Path, events: Path, seen: set[str]) -> None:
     """Assert that no secret is in a command line, log, event log or database, and that each of these exists."""
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in seen)
     assert not any(CANARY in line for line in seen)
-    files = {"log": [log], "Spark": sorted(events.rglob("*")), "Airflow": sorted(HOME.rglob("*"))}
-    stored: dict[str, Any] = {
-        name: b"".join(file.read_bytes() for file in group if file.is_file()) for name, group in files.items()
-    }
-    assert b"Claimed 1095 messages" in stored["log"]
-    assert b"SparkListenerEnvironmentUpdate" in stored["Spark"]
-    assert b"flights_airflow" in stored["Airflow"]
-    for name, content in stored.items():
+    files = {"log": [log], "Spark": events.rglob("*"), "Airflow": HOME.rglob("*")}
+    found = {name: stored(group) for name, group in files.items()}
+    assert b"Claimed 1095 messages" in found["log"]
+    assert b"SparkListenerEnvironmentUpdate" in found["Spark"]
+    assert b"flights_airflow" in found["Airflow"]
+    for name, content in found.items():
         assert CANARY.encode() not in content, name

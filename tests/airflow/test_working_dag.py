@@ -9,6 +9,7 @@ import pytest
 
 from rmq_core import Lease, LeasedQueue
 from tests.airflow.conftest import CANARY, HOME
+from tests.airflow.home import stored
 from tests.airflow.runs import load, states, xcom
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark_submit")]
@@ -61,10 +62,10 @@ def test_a_killed_driver_is_retried_on_the_same_messages_and_nothing_secret_is_l
 
 def check_for_secrets(ran: Ran) -> None:
     """No credential, token or payload is in the database (XCom, rendered fields, triggers) or in a log."""
-    stored = b"".join(file.read_bytes() for file in sorted(HOME.rglob("*")) if file.is_file())
-    assert b"working" in stored, "this is where Airflow keeps what it stores"
+    kept = stored(HOME.rglob("*"))
+    assert b"working" in kept, "this is where Airflow keeps what it stores"
     assert "Claimed 20 messages" in ran.output, "and this is where the task's log is"
     assert len(ran.tokens) == 2
     for secret in (CANARY, PAYLOAD, *ran.tokens):
-        assert secret.encode() not in stored
+        assert secret.encode() not in kept
         assert secret not in ran.output
