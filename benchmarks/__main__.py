@@ -27,9 +27,9 @@ from benchmarks import (
     message_queue,
     processes,
     report,
-    spark_floor,
     spark_json,
     spark_read,
+    spark_transfer,
     spark_write,
     waking,
 )
@@ -131,7 +131,7 @@ def _spark(effort: Effort) -> Findings:
     found.add(spark_write.measure(effort.spark_rounds, effort.spark_messages))
     with local_spark.session() as spark:
         found.add(spark_json.measure(spark, effort.spark_rounds, effort.spark_messages))
-        found.add(spark_floor.measure(spark, effort.spark_streamed))
+        found.add(spark_transfer.measure(spark, effort.spark_streamed))
     return found
 
 
@@ -149,8 +149,8 @@ def main() -> None:
     write = not options.quick and not options.only
     alone = [name for name in chosen if name not in PEERS]
     if alone:
-        targets = TARGETS | spark_read.TARGETS | spark_write.TARGETS | spark_json.TARGETS | spark_floor.TARGETS
-        reasons = REASONS | spark_read.REASONS | spark_write.REASONS
+        targets = TARGETS | spark_read.TARGETS | spark_write.TARGETS | spark_json.TARGETS | spark_transfer.TARGETS
+        reasons = REASONS | spark_read.REASONS | spark_write.REASONS | spark_transfer.REASONS
         text = _document(ALONE, alone, todo, targets, reasons, options.server)
         _publish(text, MEASURED / "results.md" if write else None)
     beside = [name for name in chosen if name in PEERS]

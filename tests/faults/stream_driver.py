@@ -29,7 +29,7 @@ INSERT INTO sink VALUES (?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET batch = excl
 
 def main(url: str, folder: str, most: str) -> None:
     """Stream into SQLite until the process is killed."""
-    database = prepared(folder)
+    database = database_of(folder)
 
     def write(frame: DataFrame, batch: int) -> None:
         rows = frame.select("message_id", "payload").collect()
@@ -39,18 +39,17 @@ def main(url: str, folder: str, most: str) -> None:
     stream(url, folder, most, write)
 
 
-def prepared(folder: str) -> str:
-    """Return the path of the database, which has its tables."""
-    database = str(Path(folder) / "sink.sqlite")
-    with closing(sqlite3.connect(database)) as sink:
-        sink.execute("PRAGMA journal_mode = WAL")
-        sink.executescript(TABLES)
-    return database
+def database_of(folder: str) -> str:
+    """Return the path of the database."""
+    return str(Path(folder) / "sink.sqlite")
 
 
 def stream(url: str, folder: str, most: str, write: Callable[[DataFrame, int], None]) -> None:
-    """Pass each micro-batch to `write` until the process is killed."""
-    database = prepared(folder)
+    """Create the tables, then pass each micro-batch to `write` until the process is killed."""
+    database = database_of(folder)
+    with closing(sqlite3.connect(database)) as sink:
+        sink.execute("PRAGMA journal_mode = WAL")
+        sink.executescript(TABLES)
     # A task may fail three times: a killed worker fails its task, not the query.
     session = rmq_spark.session(
         "stream",

@@ -1,6 +1,6 @@
 """A stream whose processes are killed at random, and whose Redis is: each message is in the sink once, none is lost.
 
-The sink has a key, or is a table of Delta Lake or Apache Iceberg that is appended to without one.
+The sink is a table with a key in SQLite, or a table of Delta Lake or Apache Iceberg that has no key.
 In full length there are ten seeds with 20 kills and 2,000 messages each; `-k seed3` runs one of them again.
 """
 

@@ -1,4 +1,4 @@
-"""The situations, once for both orchestrators: what is published, which faults are injected, what is counted."""
+"""What happens in each situation, in Airflow and in Dagster: messages published, faults injected, results counted."""
 
 from __future__ import annotations
 

@@ -1,0 +1,85 @@
+"""A Python source and a Python sink for Spark that use no Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from benchmarks.spark_transfer import PARTS, PAYLOAD, SINK, SOURCE
+from rmq_spark.read.lease import FETCH
+from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch
+
+VALUES = {
+    "string": "0123456789abcdef-1f4", "binary": b"x" * PAYLOAD, "map": {}, "integer": 1, "timestamp": 0,
+}  # fmt: skip
+"""By the name of a Spark type: the value in each row of the source."""
+
+
+@dataclass
+class Rows(InputPartition):  # type: ignore[misc]
+    """How many rows a task yields."""
+
+    count: int
+
+
+class Repeating(DataSource):  # type: ignore[misc]
+    """As many rows of RMQ's columns as the option `rows` says."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> StructType:
+        return MESSAGE_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return RepeatingReader(schema, int(self.options["rows"]))
+
+
+class RepeatingReader(DataSourceReader):  # type: ignore[misc]
+    """Yields one batch again and again."""
+
+    def __init__(self, schema: StructType, rows: int) -> None:
+        self.schema, self.rows = schema, rows
+
+    def partitions(self) -> list[Rows]:
+        return [Rows(self.rows // PARTS) for _ in range(PARTS)]
+
+    def read(self, partition: Rows) -> Iterator[ArrowBatch]:
+        import pyarrow as pa  # noqa: PLC0415  as the readers of RMQ import it
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  the same
+
+        arrow = to_arrow_schema(self.schema, timezone="UTC")
+        values = [VALUES[field.dataType.typeName()] for field in self.schema]
+        columns = [pa.array([value] * FETCH, each.type) for value, each in zip(values, arrow, strict=True)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=arrow)
+        for at in range(0, partition.count, FETCH):
+            yield batch.slice(0, min(FETCH, partition.count - at))
+
+
+class Dropping(DataSource):  # type: ignore[misc]
+    """A sink that counts rows and drops them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SINK
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002, FBT001  Spark's
+        return DroppingWriter()
+
+
+class DroppingWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """Counts the rows of a task."""
+
+    def write(self, iterator: Iterator[ArrowBatch]) -> WriterCommitMessage:
+        sum(batch.num_rows for batch in iterator)
+        return WriterCommitMessage()
