@@ -17,9 +17,15 @@ MARKED = re.compile(r'mark\.nightly\(\s*"([^"]+)"')
 NAMED = sorted({name for path in TESTS.rglob("*.py") for name in MARKED.findall(path.read_text("utf-8"))})
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, which many mutants name."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 def runs_in_ring_two(path: Path, test: str) -> bool:
     """Whether the test exists, and neither it nor its file is marked nightly."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parsed(path)
     found = [
         node
         for node in ast.walk(tree)

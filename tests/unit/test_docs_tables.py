@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ SIGNATURE = re.compile(r"^\| `(\w+)\((.*?)\)` \|", re.MULTILINE)
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
 
+@cache
 def defined() -> dict[str, set[str]]:
     """Return the tests of each file, by its path below tests/."""
     folder = ROOT / "tests"
