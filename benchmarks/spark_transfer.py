@@ -32,11 +32,17 @@ GOALS = {
 }
 READ, DIRECT, STAGED = GOALS
 TARGETS = {f"Spark: {what}, {rows:,} rows": at_least(goal) for what, goal in GOALS.items() for rows in SIZES}
-REASONS = dict.fromkeys(
-    TARGETS,
-    "The more rows a job has, the less its fixed cost counts. redis-py by itself, without Spark, reads about 600,000 of"
-    " these messages a second and publishes about 430,000, which is less than Spark moves without Redis.",
+_WRITES = (
+    "The more rows a job has, the less its fixed cost counts. redis-py by itself, without Spark, publishes about"
+    " 430,000 of these messages a second, which is less than Spark moves without Redis."
 )
+_READS = (
+    "The more rows a job has, the less its fixed cost counts. Reading a message takes 3.5 µs of processor time: Redis"
+    " 1.1, Python 1.6, Java 0.8. Redis alone takes 0.8 µs in the script that checks the token and limits the size of"
+    " the reply, where LRANGE, which does neither, takes 0.15. redis-py by itself, without Spark, reads about 600,000"
+    " of these messages a second, which is less than Spark moves without Redis."
+)
+REASONS = {target: _READS if READ in target else _WRITES for target in TARGETS}
 
 
 def measure(spark: Any, most: int) -> Findings:
