@@ -60,7 +60,7 @@ servers: $(STAMP)
 
 # The code of documents needs an embedded server, and resolving the wheel's extras needs the package index.
 unit: $(STAMP)
-	pytest tests/unit tests/architecture --hypothesis-profile=ci -q --ignore=tests/architecture/test_documentation.py \
+	pytest tests/unit tests/architecture -n 2 --hypothesis-profile=ci -q --ignore=tests/architecture/test_documentation.py \
 		--ignore=tests/architecture/test_extras_of_the_wheel.py
 
 format: $(STAMP) ## let ruff rewrite what it can
