@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmarks import cores
 
+THREADS = 2
+
 
 @contextmanager
 def session() -> Iterator[Any]:
@@ -19,7 +21,7 @@ def session() -> Iterator[Any]:
     logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
     before = dict(os.environ)
     quiet = {"spark.ui.enabled": False, "spark.ui.showConsoleProgress": False}
-    settings = {"spark.master": "local[2]", "spark.default.parallelism": 2, **quiet}
+    settings = {"spark.master": f"local[{THREADS}]", "spark.default.parallelism": THREADS, **quiet}
     with cores.everywhere():
         spark = rmq_spark.session("benchmark", **settings)
     spark.sparkContext.setLogLevel("FATAL")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -14,14 +15,22 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from benchmarks.spark_transfer import PARTS, PAYLOAD, SINK, SOURCE
+from benchmarks.local_spark import THREADS
+from benchmarks.payloads import SIZE
 from rmq_spark.read.lease import FETCH
 from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch
 
 VALUES = {
-    "string": "0123456789abcdef-1f4", "binary": b"x" * PAYLOAD, "map": {}, "integer": 1, "timestamp": 0,
+    "string": "0123456789abcdef-1f4", "binary": b"x" * SIZE, "map": {}, "integer": 1, "timestamp": 0,
 }  # fmt: skip
 """By the name of a Spark type: the value in each row of the source."""
+
+
+def register(spark: Any) -> tuple[str, str]:
+    """Register the source and the sink with a session; return their names as formats."""
+    for each in (Repeating, Dropping):
+        spark.dataSource.register(each)
+    return Repeating.name(), Dropping.name()
 
 
 @dataclass
@@ -36,7 +45,7 @@ class Repeating(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        return SOURCE
+        return "rmq_bench_source"
 
     def schema(self) -> StructType:
         return MESSAGE_SCHEMA
@@ -52,7 +61,7 @@ class RepeatingReader(DataSourceReader):  # type: ignore[misc]
         self.schema, self.rows = schema, rows
 
     def partitions(self) -> list[Rows]:
-        return [Rows(self.rows // PARTS) for _ in range(PARTS)]
+        return [Rows(self.rows // THREADS) for _ in range(THREADS)]
 
     def read(self, partition: Rows) -> Iterator[ArrowBatch]:
         import pyarrow as pa  # noqa: PLC0415  as the readers of RMQ import it
@@ -71,7 +80,7 @@ class Dropping(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        return SINK
+        return "rmq_bench_sink"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002, FBT001  Spark's
         return DroppingWriter()
