@@ -20,7 +20,6 @@ import pytest
 from airflow.providers.apache.spark.hooks import spark_submit as provider_hook
 from airflow.providers.apache.spark.operators import spark_submit as provider_operator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout
-from airflow.sdk.execution_time.timeout import timeout
 
 from rmq_airflow.cluster import SECRET_REFERENCE, write_properties
 from rmq_airflow.killed import TaskKilled
@@ -29,7 +28,7 @@ from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
 from rmq_core.work import handover
 from tests.airflow.clusters import Jobs, Kubernetes, resource_manager
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
-from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, UNTOLD, Background, gone
+from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, UNTOLD, Background, execution_timeout, gone
 from tests.faults.patience import PATIENCE_S, eventually
 
 SECRET_CONF = {f"{SECRET_REFERENCE}.RMQ_PASSWORD": "redis-queue:password"}
@@ -298,7 +297,7 @@ def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_
     task = operator("adopt_and_work", marker, platform, retry_delay=retry_delay, queue_config=LeasedConfig(lease=5))
     alarm = threading.Thread(target=sound_alarm)
     alarm.start()
-    with pytest.raises(AirflowTaskTimeout), timeout(2 * PATIENCE_S):
+    with pytest.raises(AirflowTaskTimeout), execution_timeout():
         task.execute(context(task))
     alarm.join()
     task.on_kill()  # as Airflow does in this case
