@@ -19,6 +19,20 @@ from tests.airflow.browser.airflow import ApiServer
 PATIENCE_S = 300
 UNREACHABLE = "status of 503"  # the page gets this status on purpose when Redis is unreachable
 
+NOTE_A_MISS = """
+const [wanted] = arguments;
+const moves = [];
+const note = ({ startTime, sources }) => sources.forEach(({ node, previousRect, currentRect }) =>
+  moves.push([Math.round(startTime), node?.className ?? null, previousRect.y, currentRect.y]));
+new PerformanceObserver((list) => list.getEntries().forEach(note)).observe({ type: "layout-shift", buffered: true });
+window.missed = null;
+addEventListener("mousedown", ({ target, clientY, timeStamp }) => {
+  if (wanted.contains(target)) return;
+  window.missed = { hit: target.outerHTML.slice(0, 200), at: clientY, place: wanted.getBoundingClientRect().y,
+    there: wanted.isConnected, scrolled: scrollY, height: innerHeight, time: Math.round(timeStamp), moves };
+}, { capture: true, once: true });
+"""
+
 
 class Screen:
     """One browser on one Airflow."""
@@ -70,8 +84,15 @@ class Screen:
         self.wait(lambda: text in self.find(selector).text, f"{text!r} in {selector}")
 
     def click(self, selector: str) -> None:
-        """Click the first matching element once it no longer moves: content that loads above it shifts it."""
-        self.wait(lambda: self._still(selector), selector).click()
+        """Click the first matching element once it no longer moves: content that loads above it shifts it.
+
+        A page that moves in the moment of the click fails the test, because a user would hit something else, too.
+        """
+        found = self.wait(lambda: self._still(selector), selector)
+        self.run(NOTE_A_MISS, found)
+        found.click()
+        if missed := self.run("return window.missed"):
+            raise AssertionError(f"a click on {selector} at {self.driver.current_url} hit something else: {missed}")
 
     def _still(self, selector: str) -> WebElement | None:
         found = self.find(selector)
