@@ -173,7 +173,9 @@ def survive(
             streaming.kill()
         else:
             eventually(lambda kill=kill: streaming.kill_part(kill), START_S)
-    eventually(lambda: written() >= total and not sum(queue.stats()[:5]), START_S)
+    while (before := written()) < total:  # for as long as a busy machine needs, if it gets on
+        eventually(lambda before=before: written() > before, START_S)
+    eventually(lambda: not sum(queue.stats()[:5]), START_S)
     return total
 
 

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from tests.airflow.runs import complaints
-from tests.faults.airflow.deployment import PARTS
 from tests.faults.airflow.scene import PATIENCE_S, World
 from tests.servers.process import until
 
@@ -21,7 +20,7 @@ NAMES_US = re.compile("rmq_|rmq:|redis_queue|/rmq/(api|static)")
 
 def test_an_undisturbed_run_logs_no_warning_and_no_error(deployed: World) -> None:
     airflow = deployed.airflow
-    before = {part: airflow.log(part).stat().st_size for part in PARTS}
+    before = {part: airflow.log(part).stat().st_size for part in airflow.parts}
     airflow.rest.trigger(*RUN, {})
     until(lambda: airflow.rest.run_state(*RUN) in ("success", "failed"), PATIENCE_S, pace_s=1)
     assert airflow.rest.page("/api/connections/redis_queue_default/queues")["registered"] >= 1
@@ -31,4 +30,4 @@ def test_an_undisturbed_run_logs_no_warning_and_no_error(deployed: World) -> Non
     assert [complaints(log.read_text()) for log in tasks] == [[]] * len(tasks)
     since = {part: airflow.log(part).read_bytes()[size:].decode() for part, size in before.items()}
     ours = {part: [line for line in complaints(log) if NAMES_US.search(line)] for part, log in since.items()}
-    assert ours == {part: [] for part in PARTS}
+    assert ours == {part: [] for part in airflow.parts}
