@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.airflow.browser.screen import Screen
+
+AGAIN_S = 30
 
 
 class Connections:
@@ -24,9 +28,20 @@ class Connections:
         self.screen.button("Extra Fields").click()
         self.screen.shows("Default lease", "[role=dialog]")
 
-    def test(self, conn_id: str) -> None:
-        """Click the test button."""
-        self._press(conn_id, "Test Connection")
+    def test(self, conn_id: str, answer: str) -> None:
+        """Click the test button until Airflow shows the answer.
+
+        A click is lost while Airflow redraws the table, and its notices vanish after some seconds.
+        """
+
+        def shown() -> bool:
+            self._press(conn_id, "Test Connection")
+            until = time.monotonic() + AGAIN_S
+            while not (found := answer in self.screen.text("body")) and time.monotonic() < until:
+                time.sleep(0.1)
+            return found
+
+        self.screen.wait(shown, answer)
 
     def _press(self, conn_id: str, label: str) -> None:
         def press() -> bool:

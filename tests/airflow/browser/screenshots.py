@@ -152,8 +152,7 @@ def take_connection(screen: Screen, folder: Path) -> None:
     connections.edit("main")
     screen.driver.save_screenshot(str(folder / "airflow-connection.png"))
     connections.open()
-    connections.test("main")
-    screen.shows("Test Connection Successful")
+    connections.test("main", "Test Connection Successful")
     screen.driver.save_screenshot(str(folder / "airflow-connection-test.png"))
 
 

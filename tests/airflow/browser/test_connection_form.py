@@ -49,11 +49,9 @@ def test_the_form_shows_every_field_with_its_description(connections: Connection
 
 def test_the_test_button_reports_the_server_that_answered(connections: Connections) -> None:
     connections.open()
-    connections.test(MAIN)
-    connections.screen.shows("answers, runs scripts, and its clock is")
+    connections.test(MAIN, "answers, runs scripts, and its clock is")
 
 
 def test_the_test_button_reports_that_no_server_answers(connections: Connections, nobody_there: str) -> None:
     connections.open()
-    connections.test(nobody_there)
-    connections.screen.shows("Redis did not answer")
+    connections.test(nobody_there, "Redis did not answer")
