@@ -129,7 +129,7 @@ class AsyncFacade(QueueBase[E], Awaited):
             if self._tally is not None and self._tally.noted and self._beats.connected:
                 await self._beats.run(flush(self._recorder), one_attempt())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
-                await self._beats.close()
+                await self._let_go()
 
     async def close(self) -> None:
         """Release claims whose reply never arrived, and return the connections to the pool."""
@@ -139,10 +139,13 @@ class AsyncFacade(QueueBase[E], Awaited):
             if self._tally is not None and self._driver.connected:
                 await self._driver.run(flush(self._recorder), one_attempt())
         finally:
-            await self._driver.close()
-            await self._beats.close()
-            if self._owned:
-                await self.client.aclose()
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        await self._driver.close()
+        await self._beats.close()
+        if self._owned:
+            await self.client.aclose()
 
     async def messages(self, lease: Lease) -> AsyncIterator[Message]:
         """Yield the messages of a lease that are not settled yet, in order."""

@@ -125,7 +125,7 @@ class Facade(QueueBase[E], Blocking):
             if self._tally is not None and self._tally.noted and self._beats.connected:
                 self._beats.run(flush(self._recorder), one_attempt())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
-                self._beats.close()
+                self._let_go()
 
     def close(self) -> None:
         """Release claims whose reply never arrived, and return the connections to the pool."""
@@ -135,10 +135,13 @@ class Facade(QueueBase[E], Blocking):
             if self._tally is not None and self._driver.connected:
                 self._driver.run(flush(self._recorder), one_attempt())
         finally:
-            self._driver.close()
-            self._beats.close()
-            if self._owned:
-                self.client.close()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._driver.close()
+        self._beats.close()
+        if self._owned:
+            self.client.close()
 
     def messages(self, lease: Lease) -> Iterator[Message]:
         """Return an iterator over the messages of a lease that are not settled yet, in order."""

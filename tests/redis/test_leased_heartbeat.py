@@ -198,6 +198,19 @@ async def test_closing_an_async_queue_returns_the_connection_of_a_running_heartb
     assert not queue._beats._idle
 
 
+def test_a_heartbeat_that_outlives_its_queue_leaves_no_connection_open(world: World) -> None:
+    def connected() -> set[str]:
+        return {client["id"] for client in world.client.client_list()}
+
+    before = connected()
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    queue.close()
+    assert queue.extend_all([(lease, LEASE_S)]) == [True]
+    eventually(lambda: connected() <= before)
+
+
 def test_one_thread_extends_all_leases_of_the_process(world: World) -> None:
     threads = set(threading.enumerate())  # other tests may have left heartbeats of their own
     queues = [world.queue(f"q{n}", LeasedConfig(lease=LEASE_S)) for n in range(5)]
