@@ -13,7 +13,7 @@ from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from tests.airflow.conftest import QUEUE, MakeContext
-from tests.airflow.test_spark_submit import DRIVER
+from tests.airflow.drivers import DRIVER
 
 pytestmark = pytest.mark.usefixtures("connection")
 SAID = "these have failed together before (2 times) and are tried apart from the others, at most 4 at a time"

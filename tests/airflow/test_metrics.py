@@ -18,7 +18,7 @@ from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_core import LeasedConfig
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
-from tests.airflow.test_spark_submit import DRIVER
+from tests.airflow.drivers import DRIVER
 
 pytestmark = pytest.mark.usefixtures("connection")
 

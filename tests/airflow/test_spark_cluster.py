@@ -28,7 +28,7 @@ from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
 from rmq_core.work import handover
 from tests.airflow.clusters import Jobs, Kubernetes, resource_manager
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
-from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, UNTOLD, Background, execution_timeout, gone
+from tests.airflow.drivers import DRIVER, LEASE_ID, OWNER, UNTOLD, Background, execution_timeout, gone
 from tests.faults.patience import PATIENCE_S, eventually
 
 SECRET_CONF = {f"{SECRET_REFERENCE}.RMQ_PASSWORD": "redis-queue:password"}
@@ -288,18 +288,14 @@ def test_on_kill_ends_the_driver_on_the_cluster_and_keeps_the_lease(
 def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_retry(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
 ) -> None:
-    def sound_alarm() -> None:
-        eventually(lambda: marker.exists() and task._hook is not None and task._hook.job)
-        os.kill(os.getpid(), signal.SIGALRM)
-
     queue.publish("a")
     retry_delay = timedelta(minutes=10)
     task = operator("adopt_and_work", marker, platform, retry_delay=retry_delay, queue_config=LeasedConfig(lease=5))
-    alarm = threading.Thread(target=sound_alarm)
-    alarm.start()
-    with pytest.raises(AirflowTaskTimeout), execution_timeout():
+    with (
+        pytest.raises(AirflowTaskTimeout),
+        execution_timeout(lambda: marker.exists() and task._hook is not None and task._hook.job),
+    ):
         task.execute(context(task))
-    alarm.join()
     task.on_kill()  # as Airflow does in this case
     eventually(lambda: gone(marker))
     kept = queue.lease_info(LEASE_ID)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,10 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
-import structlog
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowTaskTimeout
-from airflow.sdk.execution_time.timeout import timeout
 
 from rmq_airflow import cluster
 from rmq_airflow.killed import TaskKilled
@@ -27,18 +23,15 @@ from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled
 from rmq_core.work import handover, lease_watch
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
+from tests.airflow.drivers import DRIVER, LEASE_ID, OWNER, UNTOLD, Background, execution_timeout, gone
 from tests.faults.patience import PATIENCE_S, eventually
 
-DRIVER = Path(__file__).parent / "jobs" / "driver.py"
-LEASE_ID = "dag/run/spark/-1"
-OWNER = "airflow:dag/run/spark/-1/{}"
 SHORT = LeasedConfig(lease=1.5, max_deliveries=5)
 
 pytestmark = [
     pytest.mark.usefixtures("connection", "spark_submit"),
     pytest.mark.filterwarnings("ignore::rmq_airflow.retries.ShortLeaseWarning"),
 ]
-UNTOLD = {"isolated": 0, "settled_before": False}
 
 
 @pytest.fixture
@@ -60,33 +53,6 @@ def operator(behaviour: str, marker: Path, **options: Any) -> RedisQueueSparkSub
         application_args=[behaviour, str(marker)],
         **settings,
     )
-
-
-def gone(marker: Path) -> bool:
-    try:
-        return psutil.Process(int(marker.read_text())).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-class Background:
-    """A thread that runs `execute`, as the main thread of a task would."""
-
-    def __init__(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(task, context))
-        self._thread.start()
-
-    def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
-        try:
-            task.execute(context)
-        except BaseException as error:  # noqa: BLE001  a timeout is a BaseException
-            self.error = error
-
-    def ended_with(self) -> BaseException | None:
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive()
-        return self.error
 
 
 def test_a_driver_that_adopts_acks_itself_and_the_operator_reports_it(
@@ -356,30 +322,10 @@ def test_an_execution_timeout_ends_the_driver_and_keeps_the_lease(
 ) -> None:
     queue.publish("a")
     task = operator("work", marker)
-    alarm = threading.Thread(target=sound_alarm, args=(marker,))
-    alarm.start()
-    with pytest.raises(AirflowTaskTimeout), execution_timeout():
+    with pytest.raises(AirflowTaskTimeout), execution_timeout(marker.exists):
         task.execute(task_context(task))
-    alarm.join()
     assert gone(marker)
     assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
-
-
-def execution_timeout() -> timeout:
-    """Return Airflow's limit of a task's time, longer than the task needs, for an alarm that comes earlier.
-
-    It does not log. The lock of structlog's loggers is not reentrant: if an alarm interrupted the main thread while
-    that logs, and its handler logged too, the handler would wait for the lock for ever.
-    """
-    limit = timeout(2 * PATIENCE_S)
-    limit.log = structlog.ReturnLogger()
-    return limit
-
-
-def sound_alarm(marker: Path) -> None:
-    """Let the timeout fire as soon as the driver runs."""
-    eventually(marker.exists)
-    os.kill(os.getpid(), signal.SIGALRM)
 
 
 def test_a_kill_before_the_driver_started_stops_it_as_soon_as_it_does(

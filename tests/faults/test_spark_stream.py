@@ -173,7 +173,7 @@ def survive(
             streaming.kill()
         else:
             eventually(lambda kill=kill: streaming.kill_part(kill), START_S)
-    while (before := written()) < total:  # for as long as a busy machine needs, if it gets on
+    while (before := written()) < total:  # no limit in total: a busy machine may need long
         eventually(lambda before=before: written() > before, START_S)
     eventually(lambda: not sum(queue.stats()[:5]), START_S)
     return total

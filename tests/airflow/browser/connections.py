@@ -8,7 +8,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.airflow.browser.screen import Screen
 
-AGAIN_S = 30
+RETRY_S = 30
 
 
 class Connections:
@@ -31,12 +31,12 @@ class Connections:
     def test(self, conn_id: str, answer: str) -> None:
         """Click the test button until Airflow shows the answer.
 
-        A click is lost while Airflow redraws the table, and its notices vanish after some seconds.
+        Airflow may drop a click while it redraws the table, and it shows the answer for a few seconds only.
         """
 
         def shown() -> bool:
             self._press(conn_id, "Test Connection")
-            until = time.monotonic() + AGAIN_S
+            until = time.monotonic() + RETRY_S
             while not (found := answer in self.screen.text("body")) and time.monotonic() < until:
                 time.sleep(0.1)
             return found

@@ -19,7 +19,7 @@ from tests.airflow.browser.airflow import ApiServer
 PATIENCE_S = 300
 UNREACHABLE = "status of 503"  # the page gets this status on purpose when Redis is unreachable
 
-# One call, because rows fade in: if each were looked at in turn, the first could still be invisible and the second not.
+# One call tests all elements at the same moment: while the page fades in, a call per element can skip the first ones.
 FIRST_SHOWN = """
 const options = { checkOpacity: true, checkVisibilityCSS: true };
 const shown = (each) => each.checkVisibility(options) && each.getClientRects().length;

@@ -64,7 +64,7 @@ def ticks(deployment: Deployment, sensor: str) -> list[Any]:
 
 
 def publish_for(queue: LeasedQueue, seconds: float) -> int:
-    """Publish at an even rate, unless the slots are too slow for it; return how many messages."""
+    """Publish at an even rate, or as fast as the slots process if that is slower; return how many messages."""
     published, until = 0, time.monotonic() + seconds
     while time.monotonic() < until:
         if sum(queue.stats()[:3]) <= SLOTS * BATCH - A_SECOND:

@@ -111,7 +111,7 @@ async def test_a_return_value_that_cannot_be_kept_fails_its_job(url: str) -> Non
 
 
 async def test_any_number_of_jobs_is_finished_in_one_call(url: str) -> None:
-    # patient, because a resend of the turn would not repeat the jobs of a reply that came too late
+    # a long timeout: a turn that is resent does not return the jobs of the reply that timed out
     async with queue_at(f"{url}?socket_timeout={PATIENCE_S}") as queue:
         await queue.add_bulk({"name": "j", "data": number} for number in range(9000))
         found = await queue.run_exchange(turns.turn(queue.engine, "w", Done.nothing(), 9000))
