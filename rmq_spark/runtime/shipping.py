@@ -1,8 +1,9 @@
 """`format("rmq")` for Spark processes that cannot import this package: a class pickled by value carries the package.
 
 The executors of a batch see files shipped by `--py-files` and `addArtifacts`. The executors of a stream see them only
-on a classic session; the process that runs a stream's source never sees them. Therefore the class, and the readers and
-writers it makes, carry an archive of the package. They unpack it when they are unpickled and the package is missing.
+on a classic session; the process that runs a stream's source never sees them, nor does the one in which a Connect
+server runs the function of `foreachBatch`. Therefore the class, the readers and writers it makes, and the function of
+`appender` carry an archive of the package. They unpack it when they are unpickled and the package is missing.
 This module is pickled by value and must work alone until then, so it imports nothing of RMQ at its top. The
 dependencies (redis, hiredis, tenacity, pyarrow) are not in the archive.
 """
@@ -69,14 +70,28 @@ def self_contained(made: T, archive: bytes) -> T:
     kind = type(made)
 
     def reduced(self: Any) -> tuple[Any, ...]:
-        return restored, (archive, cloudpickle.dumps((kind, self.__getstate__())))  # type: ignore[no-untyped-call]
+        return _with_archive(archive, kind, self.__getstate__())
 
     made.__class__ = type(kind.__name__, (kind,), {"__reduce__": reduced})
     return made
 
 
+def carrying(made: object) -> tuple[Any, ...]:
+    """Return what `__reduce__` of this object returns, so that it can be unpickled where the package is missing."""
+    _pickle_this_module_by_value()
+    return _with_archive(packed(), type(made), made.__getstate__())
+
+
+def _with_archive(archive: bytes, kind: type, state: Any) -> tuple[Any, ...]:
+    return restored, (archive, cloudpickle.dumps((kind, state)))  # type: ignore[no-untyped-call]
+
+
+def _pickle_this_module_by_value() -> None:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+
 def restored(archive: bytes, pickled: bytes) -> Any:
-    """Return, in another process, the reader or writer that was passed to `self_contained`."""
+    """Return, in another process, what was passed to `self_contained` or `carrying`."""
     make_importable(archive)
     kind, state = cloudpickle.loads(pickled)
     made = kind.__new__(kind)
@@ -115,7 +130,7 @@ def packed() -> bytes:
 
 def self_contained_source(archive: bytes, application: str = "") -> type[DataSource]:
     """Return the class to register; it is pickled by value and contains the archive and the application's id."""
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    _pickle_this_module_by_value()
     members: dict[str, Any] = {"archive": archive, "application": application, "__module__": __name__}
     return type("SelfContainedRmq", (SelfContainedSource,), members)
 

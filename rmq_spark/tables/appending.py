@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import DataFrame
 
 from rmq_spark.batch.claimed import ClaimedBatch
+from rmq_spark.runtime.shipping import carrying
 from rmq_spark.tables.log import append_under, log_of
 from rmq_spark.tables.names import Messages, batch_names
 
@@ -47,12 +48,24 @@ def appended(batch: Messages, table: Any) -> bool:
 
 
 def appender(table: Any, rows: Callable[[DataFrame], DataFrame] | None = None) -> Callable[[DataFrame, int], None]:
-    """Return a function for `writeStream.foreachBatch` that appends each micro-batch once. Arguments as append_once."""
+    """Return a function for `writeStream.foreachBatch` that appends each micro-batch once. Arguments as append_once.
 
-    def append(messages: DataFrame, _: int) -> None:
-        append_once(messages, table, rows)
+    Over Spark Connect it runs on the server, which needs no RMQ, but the library of the table and RMQ's dependencies.
+    """
+    return _Appender(table, rows)
 
-    return append
+
+class _Appender:
+    """The function that `appender` returns."""
+
+    def __init__(self, table: Any, rows: Callable[[DataFrame], DataFrame] | None) -> None:
+        self.table, self.rows = table, rows
+
+    def __call__(self, messages: DataFrame, _: int) -> None:
+        append_once(messages, self.table, self.rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return carrying(self)
 
 
 def _computed(batch: Messages, rows: Rows | None) -> pa.Table:

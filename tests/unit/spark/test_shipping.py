@@ -12,6 +12,7 @@ import pytest
 from pyspark import cloudpickle
 
 from rmq_spark.runtime.shipping import SelfContainedSource, packed, self_contained, self_contained_source
+from rmq_spark.tables import appender
 
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = """
@@ -24,6 +25,19 @@ source = pickle.load(sys.stdin.buffer)({})
 print([field.name for field in source.schema()][:2], source.name())
 from rmq_core.lua import load
 print(load("leased/read").name, ".zip" in sys.modules["rmq_core"].__file__)
+"""
+APPENDING = """
+import pickle, sys
+try:
+    import rmq_spark
+except ModuleNotFoundError as missing:
+    print(missing.name)
+append = pickle.load(sys.stdin.buffer)
+try:
+    append("no DataFrame", 0)
+except Exception as error:
+    print(type(error).__name__, type(error).__module__)
+print(append.table)
 """
 
 
@@ -41,14 +55,30 @@ def test_the_archive_holds_every_module_and_script(archive: bytes) -> None:
     assert not any("__pycache__" in name for name in names)
 
 
-def test_the_class_works_in_a_python_without_the_package(archive: bytes, tmp_path: Path) -> None:
+def told_elsewhere(script: str, pickled: object, folder: Path) -> list[str]:
+    """Return what a Python without the package prints, which gets the object pickled on its standard input."""
     path = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
     told = subprocess.run(
-        [sys.executable, "-S", "-c", ELSEWHERE],
-        input=cloudpickle.dumps(self_contained_source(archive)),  # type: ignore[no-untyped-call]
-        env={"PATH": os.defpath, "PYTHONPATH": path}, cwd=tmp_path, capture_output=True, check=True,
+        [sys.executable, "-S", "-c", script],
+        input=cloudpickle.dumps(pickled),  # type: ignore[no-untyped-call]
+        env={"PATH": os.defpath, "PYTHONPATH": path}, cwd=folder, capture_output=True, check=True,
     ).stdout.decode()  # fmt: skip
-    assert told.splitlines() == ["rmq_spark", "['message_id', 'payload'] rmq", "leased/read True"]
+    return told.splitlines()
+
+
+def test_the_class_works_in_a_python_without_the_package(archive: bytes, tmp_path: Path) -> None:
+    told = told_elsewhere(ELSEWHERE, self_contained_source(archive), tmp_path)
+    assert told == ["rmq_spark", "['message_id', 'payload'] rmq", "leased/read True"]
+
+
+def test_an_appender_works_in_a_python_without_the_package(tmp_path: Path) -> None:
+    told = told_elsewhere(APPENDING, appender("/a/table"), tmp_path)
+    assert told == ["rmq_spark", "ConfigurationError rmq_core.errors", "/a/table"]
+
+
+def test_an_appender_is_the_same_after_pickling_where_the_package_is() -> None:
+    arrived = pickle.loads(cloudpickle.dumps(appender("/a/table", str)))  # type: ignore[no-untyped-call, arg-type]
+    assert (type(arrived), arrived.table, arrived.rows) == (type(appender("")), "/a/table", str)
 
 
 class Reader:
