@@ -129,7 +129,7 @@ class AsyncFacade(QueueBase[E], Awaited):
             if self._tally is not None and self._tally.noted and self._beats.connected:
                 await self._beats.run(flush(self._recorder), one_attempt())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
-                await self._let_go()
+                await self._close_clients()
 
     async def close(self) -> None:
         """Release claims whose reply never arrived, and return the connections to the pool."""
@@ -139,9 +139,9 @@ class AsyncFacade(QueueBase[E], Awaited):
             if self._tally is not None and self._driver.connected:
                 await self._driver.run(flush(self._recorder), one_attempt())
         finally:
-            await self._let_go()
+            await self._close_clients()
 
-    async def _let_go(self) -> None:
+    async def _close_clients(self) -> None:
         await self._driver.close()
         await self._beats.close()
         if self._owned:

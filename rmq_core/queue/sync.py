@@ -125,7 +125,7 @@ class Facade(QueueBase[E], Blocking):
             if self._tally is not None and self._tally.noted and self._beats.connected:
                 self._beats.run(flush(self._recorder), one_attempt())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
-                self._let_go()
+                self._close_clients()
 
     def close(self) -> None:
         """Release claims whose reply never arrived, and return the connections to the pool."""
@@ -135,9 +135,9 @@ class Facade(QueueBase[E], Blocking):
             if self._tally is not None and self._driver.connected:
                 self._driver.run(flush(self._recorder), one_attempt())
         finally:
-            self._let_go()
+            self._close_clients()
 
-    def _let_go(self) -> None:
+    def _close_clients(self) -> None:
         self._driver.close()
         self._beats.close()
         if self._owned:

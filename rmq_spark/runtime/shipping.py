@@ -76,8 +76,8 @@ def self_contained(made: T, archive: bytes) -> T:
     return made
 
 
-def carrying(made: object) -> tuple[Any, ...]:
-    """Return what `__reduce__` of this object returns, so that it can be unpickled where the package is missing."""
+def reduced_with_package(made: object) -> tuple[Any, ...]:
+    """Return a `__reduce__` value with which an object can be unpickled also where the package is missing."""
     _pickle_this_module_by_value()
     return _with_archive(packed(), type(made), made.__getstate__())
 
@@ -91,7 +91,7 @@ def _pickle_this_module_by_value() -> None:
 
 
 def restored(archive: bytes, pickled: bytes) -> Any:
-    """Return, in another process, what was passed to `self_contained` or `carrying`."""
+    """Return a copy of the reader, writer or function that was pickled; pickle calls this in the other process."""
     make_importable(archive)
     kind, state = cloudpickle.loads(pickled)
     made = kind.__new__(kind)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import DataFrame
 
 from rmq_spark.batch.claimed import ClaimedBatch
-from rmq_spark.runtime.shipping import carrying
+from rmq_spark.runtime.shipping import reduced_with_package
 from rmq_spark.tables.log import append_under, log_of
 from rmq_spark.tables.names import Messages, batch_names
 
@@ -50,7 +50,8 @@ def appended(batch: Messages, table: Any) -> bool:
 def appender(table: Any, rows: Callable[[DataFrame], DataFrame] | None = None) -> Callable[[DataFrame, int], None]:
     """Return a function for `writeStream.foreachBatch` that appends each micro-batch once. Arguments as append_once.
 
-    Over Spark Connect it runs on the server, which needs no RMQ, but the library of the table and RMQ's dependencies.
+    Over Spark Connect the function runs on the server, which needs the table's library and the dependencies of RMQ, but
+    not RMQ.
     """
     return _Appender(table, rows)
 
@@ -65,7 +66,7 @@ class _Appender:
         append_once(messages, self.table, self.rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return carrying(self)
+        return reduced_with_package(self)
 
 
 def _computed(batch: Messages, rows: Rows | None) -> pa.Table:
