@@ -15,44 +15,46 @@ from tests.redis.worlds import World
 # What a waiting claim sends: its registration, or the ack of the lease before, a claim that finds nothing, the block,
 # and the claim behind it.
 PLACES = ("first", "claim", "block", "claim behind it")
+KINDS = ("claim", "claim by name", "claim_next")
 
 
-def wait_for_work(world: World, wire: Proxy, *, ack: bool) -> tuple[Any, Future[Any]]:
-    """Return an undisturbed queue, and a claim that waits through the proxy, perhaps acking the previous lease."""
+def wait_for_work(world: World, wire: Proxy, kind: str) -> tuple[Any, Future[Any]]:
+    """Return an undisturbed queue, and a claim of that kind that waits through the proxy."""
     calm, queue = world.queue(), world.queue(settings=wire.url)
     calm.publish("before")
     lease = calm.claim()
-    if ack:
+    if kind == "claim_next":
         return calm, world.in_background(queue.claim_next, ack=lease, wait=60)
     calm.ack(lease)
-    return calm, world.in_background(queue.claim, wait=60)
+    name = {"lease_id": "name"} if kind == "claim by name" else {}
+    return calm, world.in_background(queue.claim, wait=60, **name)
 
 
 @pytest.mark.parametrize("at", range(len(PLACES)), ids=PLACES)
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
-@pytest.mark.parametrize("ack", [False, True], ids=["claim", "claim_next"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
-    world: World, wire: Proxy, *, fault: Fault, at: int, ack: bool
+    world: World, wire: Proxy, kind: str, *, fault: Fault, at: int
 ) -> None:
     wire.cut(fault, at)
-    calm, waiting = wait_for_work(world, wire, ack=ack)
+    calm, waiting = wait_for_work(world, wire, kind)
     eventually(lambda: len(wire.commands) > 2)
     calm.publish("x")
     lease = waiting.result(60)
     assert wire.hit
-    assert wire.commands[at] == (b"EVALSHA" if ack else b"SADD", b"EVALSHA", b"BLPOP", b"EVALSHA")[at]
+    assert wire.commands[at] == (b"EVALSHA" if kind == "claim_next" else b"SADD", b"EVALSHA", b"BLPOP", b"EVALSHA")[at]
     assert [message.payload for message in lease.messages] == ["x"]
     assert calm.stats()[:5] == (0, 0, 1, 1, 0)
     assert calm.ack(lease).settled == 1
 
 
 @pytest.mark.parametrize("at", range(len(PLACES)), ids=PLACES)
-@pytest.mark.parametrize("ack", [False, True], ids=["claim", "claim_next"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_late_blocking_pop_and_a_late_claim_take_nothing_from_others(
-    world: World, wire: Proxy, *, at: int, ack: bool
+    world: World, wire: Proxy, kind: str, *, at: int
 ) -> None:
     wire.cut(Fault.REQUEST_LATE, at)
-    calm, waiting = wait_for_work(world, wire, ack=ack)
+    calm, waiting = wait_for_work(world, wire, kind)
     eventually(lambda: len(wire.commands) > 2)
     calm.publish("x")
     assert calm.ack(waiting.result(60)).settled == 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -172,6 +175,22 @@ def test_a_waiting_claim_with_an_id_takes_over_what_another_claims_in_the_meanti
     queue.publish("x")
     lease = waiting.result(PATIENCE_S)
     assert (lease.id, payloads(lease.messages)) == ("job", ["x"])
+
+
+def test_a_waiting_claim_with_an_id_claims_nothing_while_its_process_stands_still(world: World) -> None:
+    waiter = "import rmq_core, sys; rmq_core.LeasedQueue(sys.argv[1], 'q').claim(lease_id='job', wait=60)"
+    process, queue = subprocess.Popen([sys.executable, "-c", waiter, world.url]), world.queue()
+    try:
+        blocked(world, 1)
+        process.send_signal(signal.SIGSTOP)
+        queue.publish("x")
+        assert queue.stats()[:3] == (1, 0, 0)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(PATIENCE_S) == 0
+        assert queue.stats()[:3] == (0, 0, 1)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_waiting_claim_interrupted_before_its_reply_finds_its_message_again(world: World) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from rmq_core import LeasedQueue
 from rmq_spark import drain
+from tests.spark.conftest import QUEUE, wait_for
 from tests.spark.readers import publish
-from tests.spark.streams import Batches, Stream
+from tests.spark.streams import PATIENCE_S, Batches, Stream
+
+SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def test_a_drained_query_has_acked_everything_and_left_no_lease(
@@ -52,3 +58,31 @@ def test_a_query_that_fails_while_it_is_drained_is_stopped_and_keeps_its_batch(
     drain(stream.start(batches))
     assert batches.numbers == list(range(5))
     assert sum(queue.stats()[:5]) == 0
+
+
+def test_a_stopped_query_claims_nothing_more_even_if_its_process_ends_late(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
+) -> None:
+    with Stream(spark, redis_url, tmp_path, pollTimeout="60 seconds").running(Batches()) as query:
+        wait_for(lambda: queue.client.exists(f"rmq:{{{QUEUE}}}:consumer:c"), PATIENCE_S)
+        time.sleep(0.5)  # now it waits for messages
+        (source,) = _sources()
+        source.suspend()  # a signal ends it only when it continues, as a process that gets no processor
+        try:
+            query.stop()
+            publish(queue, 5)
+            assert queue.stats()[:3] == (5, 0, 0)
+        finally:
+            source.resume()
+    wait_for(lambda: source not in _sources(), PATIENCE_S)
+    assert queue.stats()[:3] == (5, 0, 0)
+
+
+def _sources() -> list[psutil.Process]:
+    """Return the processes in which the sources of running queries wait for messages."""
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if SOURCE in each.cmdline():
+                found.append(each)
+    return found

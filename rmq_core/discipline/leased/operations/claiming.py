@@ -24,7 +24,7 @@ from rmq_core.errors import (
     ScriptFailed,
 )
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Exchange, Wait
+from rmq_core.exchange import Call, Exchange, Listen, Wait, blocks_for
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Isolation, Lease, token_of
 from rmq_core.policy import milliseconds, whole
@@ -151,10 +151,17 @@ def reclaim_all(engine: LeasedEngine, late: list[bytes]) -> Exchange[int]:
 def _wait(
     engine: LeasedEngine, request: LeaseRequest, wait_ms: int, expired: list[bytes] | None = None
 ) -> Exchange[Lease | None]:
-    """Claim, blocking on the wake list between attempts for `wait_ms` by the server's clock."""
+    """Claim, blocking on the wake list between attempts for `wait_ms` by the server's clock.
+
+    Redis runs a claim that was sent together with the blocking command also for a process that is being ended. So a
+    claim under a name, by which a run or a stream is found again, is sent only after the wait.
+    """
     until = block = 0
     while True:
         call = _call(engine, request, wait_ms, until)
+        if block and request.mode == "named":
+            yield Listen(("BLPOP", engine.keys.wake, blocks_for(block)), block)
+            block = 0
         reply = yield Wait(engine.keys.wake, block, call) if block else call
         words, late = reply[0].decode().split(" ", 8), reply[1]
         if late and expired is not None:
