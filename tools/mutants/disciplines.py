@@ -27,6 +27,13 @@ DISCIPLINES = [
         "tests/redis/test_leased_survey.py::test_on_a_cluster_each_queue_is_read_on_its_own_node",
     ),
     Mutant(
+        "a claim under a name is sent before its wait has ended",
+        "rmq_core/discipline/leased/operations/claiming.py",
+        'if block and request.mode == "named":',
+        "if False:",
+        "tests/redis/test_leased_wait.py::test_a_waiting_claim_with_an_id_claims_nothing_while_its_process_stands_still",
+    ),
+    Mutant(
         "reliable takes a delay",
         "rmq_core/discipline/reliable/config.py",
         "fenced=True, extend=True,",
