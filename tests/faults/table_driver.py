@@ -47,6 +47,11 @@ LOADED_FOR_SPARK = ("pyspark.sql.connect.session", "pyspark.sql.connect.datafram
 """Imported before the first fork, because each life would import them again."""
 
 
+def say(*words: object) -> None:
+    """Print a line in one write, so that a life that is killed leaves no part of a line in the output of the others."""
+    os.write(1, f"{' '.join(map(str, words))}\n".encode())
+
+
 def read_line() -> str:
     """Return the next line of the input, which two processes share: no buffer may take more than that."""
     line = bytearray()
@@ -64,11 +69,11 @@ class Life:
         self.kit, self.batches, self.size = KITS[kind](self.folder), int(batches), int(size)
 
     def reach(self, what: str, number: int) -> None:
-        print(what, number, flush=True)
+        say(what, number)
         point = "committed" if what == "found" else what
         if self.points and point == self.points[0][0] and number >= self.points[0][1]:
             del self.points[0]
-            print("waiting", flush=True)
+            say("waiting")
             read_line()
 
     def live(self) -> None:
@@ -92,7 +97,7 @@ class Life:
                 self.reach("committed" if appended else "found", number)
                 queue.ack(lease)
                 self.reach("acked", number)
-        print("done", flush=True)
+        say("done")
 
 
 class SparkLife(Life):
@@ -111,7 +116,7 @@ class SparkLife(Life):
                 self.number = number
                 with suppress(LeaseAlreadySettled):
                     self.work(spark)
-        print("done", flush=True)
+        say("done")
 
     def work(self, spark: SparkSession) -> None:
         """Work on the next batch. Raises LeaseAlreadySettled when it is acked."""
@@ -158,10 +163,10 @@ def main(*args: str) -> None:
         import_module(name)
     with LeasedQueue(args[0], QUEUE) as queue:
         queue.stats()
-    print("ready", flush=True)
+    say("ready")
     while line := read_line():
         if not (child := os.fork()):
-            print("pid", os.getpid(), flush=True)
+            say("pid", os.getpid())
             try:
                 kind(json.loads(line), *args).live()
             except Exception:  # noqa: BLE001  printed before the end
@@ -169,7 +174,7 @@ def main(*args: str) -> None:
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        print("ended", flush=True)
+        say("ended")
 
 
 if __name__ == "__main__":
