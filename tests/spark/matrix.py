@@ -51,7 +51,7 @@ def tested(name: str, python: Path, options: Sequence[str]) -> tuple[str, dict[s
     )
     report = BUILD / f"spark-{name}.xml"
     command = [str(python), "-m", "pytest", *TESTS, "--servers=7.0", "--product=full", "-n", "2", "-W", SOCKETS]
-    command += ["-o", "faulthandler_timeout=3600"]  # as `make faults`: a dump of threads that run can end the process
+    command += ["-o", "faulthandler_timeout=3600"]  # as in `make faults`: a dump of running threads can crash pytest
     ended = subprocess.run([*command, f"--junitxml={report}", *options], cwd=ROOT, check=False)
     return asked.stdout.strip(), outcomes(ET.parse(report)), ended.returncode
 

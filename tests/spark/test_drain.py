@@ -67,7 +67,7 @@ def test_a_stopped_query_claims_nothing_more_even_if_its_process_ends_late(
         wait_for(lambda: queue.client.exists(f"rmq:{{{QUEUE}}}:consumer:c"), PATIENCE_S)
         time.sleep(0.5)  # now it waits for messages
         (source,) = _sources()
-        source.suspend()  # a signal ends it only when it continues, as a process that gets no processor
+        source.suspend()  # Spark's SIGTERM takes effect when it continues: a process on a busy machine is late, too
         try:
             query.stop()
             publish(queue, 5)

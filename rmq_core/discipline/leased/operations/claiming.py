@@ -153,8 +153,8 @@ def _wait(
 ) -> Exchange[Lease | None]:
     """Claim, blocking on the wake list between attempts for `wait_ms` by the server's clock.
 
-    Redis runs a claim that was sent together with the blocking command also for a process that is being ended. So a
-    claim under a name, by which a run or a stream is found again, is sent only after the wait.
+    A claim with a `lease_id` is sent only after the wait. Redis would run a pipelined claim even for a client that is
+    terminating, and messages would stay leased to a run or stream that has been stopped.
     """
     until = block = 0
     while True:
