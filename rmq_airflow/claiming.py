@@ -49,6 +49,7 @@ def claim(
     lease: timedelta | float | None = None,
     on_settled: OnSettled = "next",
     named: str | None = None,
+    sequential: bool = False,
 ) -> Claimed:
     """Claim as `claim_as` does; log an ambiguous earlier settlement, and why isolation reduced the claim."""
 
@@ -57,8 +58,9 @@ def claim(
             log.info("The lease was settled by this run or by a deleted run of the same name.")
 
     claimed = claim_as(
-        identity, queue, max_messages=max_messages, lease=lease, on_settled=on_settled, named=named, check_settled=tell
-    )
+        identity, queue, max_messages=max_messages, lease=lease, on_settled=on_settled, named=named,
+        sequential=sequential, check_settled=tell,
+    )  # fmt: skip
     taken = claimed.lease
     if taken is not None and taken.isolation is not None:
         log.info("Got %d of %s: %s.", taken.count, "all" if max_messages == ALL else max_messages, taken.isolation)

@@ -47,7 +47,8 @@ class TooManyFailures(AirflowException):
 class Bounds:
     """When a drain ends, and how long a failed message waits.
 
-    None means no bound; for `failed_delay_s` it means the queue's own delay.
+    None means no bound; for `failed_delay_s` it means the queue's own delay. sequential: the messages of a batch are
+    worked on one by one (`Drain.work_on_each`), so that a crash is blamed on one of them.
     """
 
     batch_size: int
@@ -55,6 +56,7 @@ class Bounds:
     max_time_s: float | None = None
     max_failures: int | None = None
     failed_delay_s: float | None = None
+    sequential: bool = False
 
 
 class Drain:
@@ -81,7 +83,7 @@ class Drain:
             if bound is not None:
                 self.report["ended"] = bound
                 return
-            claimed = claim(self._queue, self._identity, max_messages=self._size)
+            claimed = claim(self._queue, self._identity, max_messages=self._size, sequential=self._bounds.sequential)
             self.report["isolated"] += claimed.isolated
             self.report["settled_before"] |= claimed.settled_before
             lease = claimed.lease

@@ -93,6 +93,7 @@ class RedisQueueConsumeOperator(QueueLineageMixin, ReleaseOnKillMixin, BaseOpera
             check_seconds("max_time", max_time),
             max_failures,
             check_seconds("failed_delay", failed_delay),
+            sequential=on_message is not None,
         )
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id

@@ -61,7 +61,7 @@ class Claimed(NamedTuple):
         return self.lease.count if self.lease is not None and self.lease.isolation is not None else 0
 
 
-def claim_as(
+def claim_as(  # noqa: PLR0913  what a claim takes, and what belongs to a name
     claimant: Claimant,
     queue: LeasedQueue,
     *,
@@ -69,13 +69,15 @@ def claim_as(
     lease: timedelta | float | None = None,
     on_settled: OnSettled = "next",
     named: str | None = None,
+    sequential: bool = False,
     check_settled: Callable[[LeaseAlreadySettled, SettledRecord], None] | None = None,
 ) -> Claimed:
     """Take over the lease of an earlier attempt; without one, claim.
 
     named: the lease id; None for the claimant's own. on_settled: applies when all messages under that name were acked:
     `next` claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled. check_settled: called once in that
-    case, before `on_settled` applies, with the error and the settled record; it may raise another error. Raises
+    case, before `on_settled` applies, with the error and the settled record; it may raise another error. sequential:
+    see `claim`. Raises
     LeaseOwnedByOther when another owner has the lease.
     """
     settled_before = False
@@ -84,7 +86,9 @@ def claim_as(
         if owner is not None:
             refuse_foreign(claimant, lease_id, owner)
         try:
-            taken = queue.claim(max_messages=max_messages, lease=lease, lease_id=lease_id, owner=claimant.owner)
+            taken = queue.claim(
+                max_messages=max_messages, lease=lease, lease_id=lease_id, owner=claimant.owner, sequential=sequential
+            )
         except LeaseAlreadySettled as settled:
             record = _record_of_ours(claimant, queue, lease_id)
             if record is None:

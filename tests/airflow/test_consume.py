@@ -209,6 +209,26 @@ def test_the_retry_of_a_killed_try_gets_the_same_messages_first(
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
+def test_a_try_that_died_without_a_word_is_blamed_on_the_message_in_work(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL, or a lack of memory: nothing is left of the try but its lease."""
+
+    class Killed(BaseException):
+        """In place of SIGKILL: `stop` is replaced too, so nothing settles."""
+
+    def work(message: Message) -> None:
+        if message.payload == "3":
+            raise Killed
+
+    queue.publish_many(map(str, range(6)))
+    monkeypatch.setattr(drain.Drain, "stop", lambda *_: None)
+    with pytest.raises(Killed):
+        consume(task_context, on_message=work)
+    assert queue.expire_lease(LEASE, reason="killed").settled == 3
+    assert [(message.payload, message.deliveries) for message in queue.peek(3)] == [("4", 0), ("5", 0), ("3", 1)]
+
+
 def test_a_cleared_task_consumes_what_is_ready_at_that_time(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:

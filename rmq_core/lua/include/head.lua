@@ -1,6 +1,6 @@
 -- Element 0 of a lease list: '<token> <state> <claimed ms> <takeovers> <returned> <owner>'.
--- state: f filling, h held, p held and settled in part, n nacking, l releasing, x being reclaimed; returned: messages
--- nacked or released one by one.
+-- state: f filling, h held, p held and settled in part, q held and worked on one by one, n nacking, l releasing, x and
+-- r being reclaimed, as a failure or as a release; returned: messages nacked or released one by one.
 local function head_of(lease)
   local head = redis.call('LINDEX', lease, 0)
   if not head then return nil end

@@ -3,7 +3,7 @@
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
 --       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
---       if_used_up, '1' to reclaim also when only the deliveries are used up, '2' to reclaim in any case
+--       reason, for the history  if_used_up, '1' to reclaim also when only the deliveries are used up, '2' to reclaim in any case
 --       only_of?, the owner that must hold the lease; without it, any owner
 -- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'superseded', or 'live': the
 --   lease has not expired, was taken over after an earlier chunk, or no longer exists; 'owned <owner>'.
@@ -40,14 +40,29 @@ redis.call('PERSIST', leases)
 if token == '' and if_used_up == '2' then redis.call('ZADD', leases, 'XX', 'LT', now, lease_id) end
 local releasing = head.state == 'l' or head.state == 'r'
 if token == '' then head.token = redis.call('INCRBY', fence, 2) .. '.' .. nonce end
-local how = releasing and untouched(head, lease) or failure_of(head, lease, settled)
-if not releasing then how.entry = table.concat({'expired', now, head.owner, ''}, '\t') end
-how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
+local function failing(how)
+  how.entry = table.concat({'expired', now, head.owner, reason}, '\t')
+  how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
+  return how
+end
+local back, died, left = 0, {}, nil
+if head.state == 'q' then -- its holder had the first unsettled message in work, and had not begun the others
+  releasing = true
+  local size, index = redis.call('LLEN', lease) - 1, redis.call('BITPOS', settled, 0)
+  if index < size then
+    redis.call('SETBIT', settled, index, 1)
+    back, died = place({redis.call('LINDEX', lease, index + 1)}, keys, failing(alone_of(head, size)))
+  end
+end
+local how = releasing and untouched(head, lease) or failing(failure_of(head, lease, settled))
 if token == '' then
   head.state = releasing and 'r' or 'x'
   redis.call('LSET', lease, 0, head_text(head))
 end
 -- A quarter of what release moves, because each envelope is rewritten.
-local back, died, left = give_back(keys, 1000, how)
+local moved, dead_too
+moved, dead_too, left = give_back(keys, 1000, how)
+back = back + moved
+for i = 1, #dead_too do died[#died + 1] = dead_too[i] end
 if seen and back > 0 then notify(waiters, wake, bell, now, seen) end
 return remember(table.concat({'returned', back + #died, left, head.token, unpack(died)}, ' '))

@@ -14,6 +14,7 @@
 -- include: notify
 -- include: timer
 -- include: give_back
+-- include: failure
 -- include: untouched
 -- include: finish
 local earlier = replay()
@@ -28,11 +29,10 @@ redis.call('STRLEN', done)
 local now, seen = clock(), awaited(waiters, wake, timer)
 local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', lease) - 1
 local how = verb == 'release' and untouched(head, lease)
-if verb == 'nack' then -- blame each message for this delivery, not for earlier ones that it shared with others
-  how = {add = head.takeovers + 1, together = 1, shared = size > 1 and head.takeovers or 0,
-         group = 2 * string.match(head.token, '^%d+'), entry = table.concat({'nack', now, head.owner, reason}, '\t'),
-         due = delay_ms > 0 and now + delay_ms or nil, max_deliveries = max_deliveries, max_dead = max_dead,
-         failed_cap = failed_cap}
+if verb == 'nack' then
+  how = alone_of(head, size)
+  how.entry, how.due = table.concat({'nack', now, head.owner, reason}, '\t'), delay_ms > 0 and now + delay_ms or nil
+  how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
 end
 redis.call('PERSIST', lease)
 for i = 1, #indexes do
@@ -55,8 +55,8 @@ if #acked > 0 then
   redis.call('LPUSH', completed, unpack(acked))
   redis.call('LTRIM', completed, 0, completed_cap - 1)
 end
-if verb ~= 'ack' or head.state ~= 'p' then
-  head.state = 'p'
+if verb ~= 'ack' or (head.state ~= 'p' and head.state ~= 'q') then
+  if head.state ~= 'q' then head.state = 'p' end
   redis.call('LSET', lease, 0, head_text(head))
 end
 if holds == '1' and redis.call('BITCOUNT', settled) >= size then

@@ -142,6 +142,16 @@ def overdue(url: str, client: Any) -> None:
         begin(q, reclaiming.reclaim(q._engine, "large"), 1)
 
 
+def sequential(url: str, client: Any) -> None:
+    """A lease whose holder works on one message after the other; and one of which a client began to give back."""
+    with _many(url, 5005) as q:
+        lease = q.claim(max_messages=3, lease_id="held", owner="worker", sequential=True)
+        q.ack(lease, [lease.messages[0]])
+        q.claim(max_messages=5002, lease_id="crashed", owner="worker", sequential=True)
+        expire(client, "crashed")
+        begin(q, reclaiming.reclaim(q._engine, "crashed"), 1)
+
+
 def stages(url: str, client: Any) -> None:
     """A stage; a publication that was committed; and one of which the first of two stages is ready."""
     with queue(url) as q:
@@ -272,6 +282,7 @@ SCENES = {
     "leased_releasing": releasing,
     "leased_reclaiming": reclaiming_,
     "leased_overdue": overdue,
+    "leased_sequential": sequential,
     "leased_stages": stages,
     "leased_deduplicated": deduplicated,
     "leased_waiting": waiting,

@@ -151,6 +151,15 @@ def test_a_client_takes_leases_over_adopts_and_reclaims_them(world: World) -> No
     assert queue.stats().leases == 2
 
 
+def test_a_crash_of_one_who_works_one_by_one_counts_for_one_message(world: World) -> None:
+    queue = stored(world, "leased_sequential")
+    assert (queue.lease_info("held").state, queue.lease_info("crashed").state) == ("held", "returning")
+    expire(world, "held")
+    assert queue.backlog().ready == 5004
+    counted = [message.deliveries for message in queue.peek(5004)]
+    assert (sum(counted), max(counted)) == (2, 1)
+
+
 def test_a_claim_under_the_id_of_an_acked_lease_is_refused(world: World) -> None:
     queue = stored(world, "leased_leases")
     with pytest.raises(LeaseAlreadySettled):

@@ -37,7 +37,7 @@ class FakeQueue:
     def settled(self, lease_id: str) -> SettledRecord | None:
         return self.records.get(lease_id)
 
-    def claim(self, *, max_messages: int, lease_id: str, owner: str, lease: Any = None) -> Lease:
+    def claim(self, *, max_messages: int, lease_id: str, owner: str, lease: Any = None, **_: Any) -> Lease:
         if lease_id in self.records:
             raise LeaseAlreadySettled(lease_id, self.records[lease_id].acked)
         self.owners[lease_id] = owner

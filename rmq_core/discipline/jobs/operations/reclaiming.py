@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rmq_core.discipline.jobs.engine import JobsEngine, check_text, refused
 from rmq_core.envelope.ids import nonce
+from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
@@ -18,26 +19,29 @@ def reclaim(engine: JobsEngine, lease_id: str, *, used_up: bool = False) -> Exch
     return done.settled
 
 
-def expire_lease(engine: JobsEngine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
+def expire_lease(
+    engine: JobsEngine, lease_id: str, *, if_owner: str | None = None, reason: str | None = None
+) -> Exchange[SettleReport]:
     """Reclaim a lease by its id alone, as if its deadline had passed; an attempt is counted.
 
     The holder is fenced off. The report says how many jobs went back, and how many of them are dead letters now.
-    if_owner: only when this owner holds it, else raise LeaseOwnedByOther. Raises LeaseLost when there is no such lease,
-    LeaseAlreadySettled when it was acked as a whole. Workers hold jobs without a lease.
+    if_owner: only when this owner holds it, else raise LeaseOwnedByOther. reason: for the history of the jobs. Raises
+    LeaseLost when there is no such lease, LeaseAlreadySettled when it was acked as a whole. Workers hold jobs without a
+    lease.
     """
     name = check_name("lease_id", lease_id)
     required = {} if if_owner is None else {"only_of": check_text("if_owner", if_owner)}
-    done = yield from _reclaimed(engine, name, "1", **required)
+    done = yield from _reclaimed(engine, name, "1", one_line(reason or ""), **required)
     return (yield from expired(done, lease_id, if_owner, engine.keys.done(name)))
 
 
-def _reclaimed(engine: JobsEngine, lease_id: str, early: str, **required: str) -> Exchange[Reclaimed]:
+def _reclaimed(engine: JobsEngine, lease_id: str, early: str, reason: str = "", **required: str) -> Exchange[Reclaimed]:
     keys, config, token, done = engine.keys, engine.config, "", Reclaimed()
     while True:
         reply = yield script(
             "jobs/reclaim", keys, lease=keys.lease(lease_id), lease_id=lease_id, nonce=nonce(),
             max_attempts=config.max_attempts, max_dead=config.max_dead, events_cap=config.max_events,
-            if_used_up=early, earlier_token=token, **required,
+            if_used_up=early, earlier_token=token, reason=reason, **required,
         )  # fmt: skip
         words = reply.decode().split(" ")
         if words[0] == "owned":

@@ -40,7 +40,7 @@ class LeaseRequest(NamedTuple):
 
     mode: whether a lease of this id can exist already: `new` (no), `again` (an unanswered claim may have made it) or
     `named` (the caller chose the id). again: an earlier claim under this id and nonce got no reply, and may have been
-    granted.
+    granted. sequential: see `claim`.
     """
 
     id: str
@@ -50,6 +50,7 @@ class LeaseRequest(NamedTuple):
     max_messages: int
     owner: str
     again: bool = False
+    sequential: bool = False
 
 
 def claim(
@@ -60,15 +61,19 @@ def claim(
     wait: timedelta | float = 0,
     lease_id: str | None = None,
     owner: str | None = None,
+    sequential: bool = False,
 ) -> Exchange[Lease | None]:
     """Claim the oldest ready messages under a lease; return None when there are none within `wait`.
 
     lease, wait: seconds or timedelta. If `lease_id` exists, the caller takes that lease over: it gets the same messages
-    under a new token, the former holder is fenced off, and one more delivery is counted. Raises LeaseAlreadySettled
-    when that lease was acked as a whole.
+    under a new token, the former holder is fenced off, and one more delivery is counted. sequential: the caller works
+    on the messages one by one, in order, and settles each before it begins the next; should the lease expire, only the
+    message that was in work counts a failed delivery, and the others are released. Raises LeaseAlreadySettled when
+    that lease was acked as a whole.
     """
     wait_ms = milliseconds("wait", wait)
-    return (yield from grant(engine, requested(engine, max_messages, lease, lease_id, owner), wait_ms))
+    request = requested(engine, max_messages, lease, lease_id, owner)._replace(sequential=sequential)
+    return (yield from grant(engine, request, wait_ms))
 
 
 def grant(
@@ -189,6 +194,8 @@ def _hand_over(
     """Complete a granted claim and return its lease. After an error, a later claim can retry the same id."""
     try:
         granted = yield from _granted(engine, request, words, batches)
+        if request.sequential:
+            yield script("leased/sequential", lease=engine.keys.lease(granted.id), token=token_of(granted))
         if late:
             yield from reclaim_all(engine, late)
     except LeaseLost:

@@ -19,7 +19,7 @@ from rmq_core.queue.keys import UNHELD, LeasedKeys, check_name
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
 _LISTED = 1000
-_STATES = {b"f": "filling", b"h": "held", b"p": "held"}
+_STATES = {b"f": "filling", b"h": "held", b"p": "held", b"q": "held"}
 
 
 class Part(NamedTuple):

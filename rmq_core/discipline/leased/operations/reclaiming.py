@@ -21,14 +21,17 @@ def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Ex
     return done.settled
 
 
-def reclaim_lease(engine: LeasedEngine, lease_id: str, when: str, **required: str) -> Exchange[Reclaimed]:
-    """Reclaim a lease; `when` and `required` are the arguments `if_used_up` and `only_of` of the script."""
+def reclaim_lease(
+    engine: LeasedEngine, lease_id: str, when: str, reason: str = "", **required: str
+) -> Exchange[Reclaimed]:
+    """Reclaim a lease; `when`, `reason` and `required` are the arguments of the script, `required` for `only_of`."""
     keys, config, token, done = engine.keys, engine.config, "", Reclaimed()
     while True:
         reply = yield script(
             "leased/reclaim", keys, lease=keys.lease(lease_id), settled=keys.settled(lease_id), lease_id=lease_id,
             token=token, nonce=nonce(), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
-            failed_cap=config.failed_log, bell=keys.bell, if_used_up=when, **required,
+            failed_cap=config.failed_log, bell=keys.bell, reason=reason,
+            if_used_up=when, **required,
         )  # fmt: skip
         words = reply.decode().split(" ")
         if words[0] == "owned":
@@ -38,8 +41,8 @@ def reclaim_lease(engine: LeasedEngine, lease_id: str, when: str, **required: st
         moved, left, token = int(words[1]), int(words[2]), words[3]
         engine.tell(Operation.RECLAIM, moved, lease_id)
         if engine.journal is not None:
-            note("expired", l=lease_id, n=moved)
-        tell_dead(engine, lease_id, words[4:], "expired")
+            note("expired", l=lease_id, n=moved, **({"r": reason} if reason else {}))
+        tell_dead(engine, lease_id, words[4:], reason or "expired")
         done = Reclaimed(done.settled + moved, done.dead + len(words[4:]), found=True)
         if not left:
             return done

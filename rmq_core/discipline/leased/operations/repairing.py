@@ -21,16 +21,19 @@ from rmq_core.queue.settle import expired
 from rmq_core.reports import SettleReport
 
 
-def expire_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
+def expire_lease(
+    engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None, reason: str | None = None
+) -> Exchange[SettleReport]:
     """Reclaim a lease by its id alone, as if its deadline had passed; a delivery is counted.
 
-    The holder is fenced off. The report says how many messages went back, and how many of them are dead letters now.
-    if_owner: only when this owner holds it, else raise LeaseOwnedByOther. Raises LeaseLost when there is no such lease,
-    LeaseAlreadySettled when it was acked as a whole.
+    Use it when the holder is known to have crashed, `release_lease` when it was stopped on purpose. The holder is
+    fenced off. The report says how many messages went back, and how many of them are dead letters now. if_owner: only
+    when this owner holds it, else raise LeaseOwnedByOther. reason: for the history of the messages. Raises LeaseLost
+    when there is no such lease, LeaseAlreadySettled when it was acked as a whole.
     """
     name = check_name("lease_id", lease_id)
     required = {} if if_owner is None else {"only_of": owner_of("if_owner", if_owner)}
-    done = yield from reclaim_lease(engine, name, "2", **required)
+    done = yield from reclaim_lease(engine, name, "2", one_line(reason or ""), **required)
     return (yield from expired(done, lease_id, if_owner, engine.keys.done(name)))
 
 
