@@ -41,7 +41,7 @@ def reclaim_lease(
         moved, left, token = int(words[1]), int(words[2]), words[3]
         engine.tell(Operation.RECLAIM, moved, lease_id)
         if engine.journal is not None:
-            note("expired", l=lease_id, n=moved, **({"r": reason} if reason else {}))
+            note("expired", l=lease_id, n=moved, r=reason)
         tell_dead(engine, lease_id, words[4:], reason or "expired")
         done = Reclaimed(done.settled + moved, done.dead + len(words[4:]), found=True)
         if not left:
