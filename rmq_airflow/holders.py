@@ -15,8 +15,8 @@ from rmq_airflow.identity import TaskIdentity
 log = logging.getLogger(__name__)
 
 
-def ended(owners: Collection[str]) -> Mapping[str, str]:
-    """Return, by owner, why the holder has ended, for the owners that this Airflow knows to have ended.
+def ended(owners: Collection[str]) -> Mapping[str, tuple[str, bool]]:
+    """Return, for the owners that this Airflow knows to have ended, why, and whether the task failed by itself.
 
     The result is empty if Airflow's database cannot be reached or has no tables. Tools call this function through the
     entry point group `rmq.holders`.
@@ -29,4 +29,4 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
     except Exception as error:  # noqa: BLE001  no fault of Airflow may stop the tool that calls this
         log.debug("Airflow does not report which tasks have ended: %s", type(error).__name__)
         return {}
-    return {owner: at.reason for owner, at in found.items() if at.known and at.reason is not None}
+    return {owner: (at.reason, at.failed) for owner, at in found.items() if at.known and at.reason is not None}

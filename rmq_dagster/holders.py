@@ -39,8 +39,8 @@ class RunEnding(NamedTuple):
 UNKNOWN = RunEnding("no such run: it was deleted, or belongs to another Dagster instance", known=False)
 
 
-def ended(owners: Collection[str]) -> Mapping[str, str]:
-    """Return, by owner, why each ended owner has ended; `rmq doctor` calls this entry point.
+def ended(owners: Collection[str]) -> Mapping[str, tuple[str, bool]]:
+    """Return, by owner, why each ended owner has ended, and whether it failed; `rmq doctor` calls this entry point.
 
     Empty if `DAGSTER_HOME` is unset or its instance unreachable.
     """
@@ -48,7 +48,7 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
         return {}
     try:
         with dg.DagsterInstance.get() as instance:
-            return {owner: ending.reason for owner, ending in endings(instance, owners).items()}
+            return {owner: (ending.reason, ending.failed) for owner, ending in endings(instance, owners).items()}
     except Exception as error:  # noqa: BLE001  on any storage error, `rmq doctor` continues without Dagster
         _log.warning("Cannot read run statuses from Dagster: %s: %s", type(error).__name__, error)
         return {}

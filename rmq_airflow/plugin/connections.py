@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from rmq_airflow.location import CONNECTION_TYPE, read
+from rmq_airflow.location import CONNECTION_TYPE, Location, read
 from rmq_core import ConfigurationError, RedisSettings
 from rmq_core.console import ServedPlace
 
@@ -51,7 +51,7 @@ def settings(connection_id: str) -> RedisSettings:
             "kept elsewhere, add it to `[rmq] connections`"
         )
     try:
-        return place(connection_id, CLIENT_NAME)
+        return place(connection_id, CLIENT_NAME).settings
     except AirflowNotFoundException as missing:
         raise LookupError(str(missing)) from missing
 
@@ -66,10 +66,11 @@ class Connections:
         return settings(place)
 
 
-def place(connection_id: str, client_name: str) -> RedisSettings:
-    """Return the settings for clients of that name; the connection must be known to be on the page."""
-    found = read(_looked_up(connection_id)).settings
-    return replace(found, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name=client_name)
+def place(connection_id: str, client_name: str) -> Location:
+    """Return where a connection leads, for clients of that name; the connection must be known to be on the page."""
+    found = read(_looked_up(connection_id))
+    patience = {"socket_timeout": PATIENCE_S, "socket_connect_timeout": PATIENCE_S}
+    return found._replace(settings=replace(found.settings, **patience, client_name=client_name))
 
 
 def _looked_up(connection_id: str) -> Connection:

@@ -3,6 +3,11 @@
 Law: a holder has ended if Airflow will not rerun its task instance on its own. A sensor that hands over its lease
 succeeds before the adopting task starts, so it counts as ended only when its DAG run has ended. A missing task instance
 belongs to this Airflow only if its audit log has it: other Airflows may share this Redis.
+
+A task that failed by itself (killed, out of memory, lost) is a failed delivery of its messages; one that somebody
+marked failed is not. The state is the same. But Airflow's own code, and no user, writes to the audit log that a try
+started and how it ended. So a failed try of which only the start is logged was ended by somebody, or by a rule such as
+`fail_fast`. If not even the start is logged, nothing is known, and the try counts as failed.
 """
 
 from __future__ import annotations
@@ -21,7 +26,11 @@ from sqlalchemy import and_, select, tuple_
 
 from rmq_airflow.identity import TaskIdentity, microseconds
 
-ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
+STARTED = "running"
+OWN_ENDS = {"failed": "", "heartbeat timeout": ": Airflow received no heartbeat from it", "state mismatch": ""}
+"""The events that Airflow logs when a try ends by itself, and what each adds to the reason."""
+FAILED = "failed"
+ENDED = {"success", FAILED, "skipped", "upstream_failed", "removed"}
 RUN_ENDED = {"success", "failed"}
 GONE = "its task instance no longer exists: its DAG run or its DAG was probably deleted"
 CHUNK = 500
@@ -29,10 +38,14 @@ Key: TypeAlias = tuple[str, str, str, int]
 
 
 class Standing(NamedTuple):
-    """known: this Airflow has or had the task instance. reason: why the holder ended; None if it has not."""
+    """known: this Airflow has or had the task instance. reason: why the holder ended; None if it has not.
+
+    failed: it ended by itself, which is a failed delivery of its messages; otherwise somebody ended it.
+    """
 
     known: bool
     reason: str | None
+    failed: bool = False
 
 
 REPLACED = Standing(True, "its DAG run was deleted and recreated under the same run_id")
@@ -44,6 +57,7 @@ class Row(NamedTuple):
     state: str | None
     run_state: str | None
     run_after: datetime
+    try_number: int
 
 
 def standings(owners: Collection[str]) -> dict[str, Standing]:
@@ -57,10 +71,11 @@ def standings(owners: Collection[str]) -> dict[str, Standing]:
         unsure = {keys[owner] for owner in keys if _may_have_handed_over(rows.get(keys[owner]))}
         returned = _returned(session, unsure) if unsure else {}
         known = {*rows, *_audited(session, set(keys.values()) - rows.keys())}
+        events = _events(session, {key for key, row in rows.items() if row.state == FAILED})
     return {
         owner: REPLACED
         if _is_of_another_run(tasks[owner], rows.get(key))
-        else _standing(owner, rows.get(key), returned.get(key), known=key in known)
+        else _standing(owner, rows.get(key), returned.get(key), events.get(key, frozenset()), known=key in known)
         for owner, key in keys.items()
     }
 
@@ -79,9 +94,10 @@ def _is_of_another_run(task: TaskIdentity, row: Row | None) -> bool:
 
 def _rows(session: Any, keys: Collection[Key]) -> dict[Key, Row]:
     run = and_(DagRun.dag_id == TaskInstance.dag_id, DagRun.run_id == TaskInstance.run_id)
-    query = select(*_names(TaskInstance), TaskInstance.state, DagRun.state, DagRun.run_after).join(DagRun, run)
+    task = (*_names(TaskInstance), TaskInstance.state)
+    query = select(*task, DagRun.state, DagRun.run_after, TaskInstance.try_number).join(DagRun, run)
     found = _found(session, query, TaskInstance, keys)
-    return {(*row[:4],): Row(_word(row[4]), _word(row[5]), row[6]) for row in found}
+    return {(*row[:4],): Row(_word(row[4]), _word(row[5]), *row[6:]) for row in found}
 
 
 def _returned(session: Any, keys: Collection[Key]) -> dict[Key, Any]:
@@ -94,6 +110,17 @@ def _audited(session: Any, keys: Collection[Key]) -> Iterator[Key]:
     """Return the keys in the audit log, which has each task's start even after its run or DAG was deleted."""
     query = select(*_names(Log)).distinct()
     return ((*row,) for row in _found(session, query, Log, keys))
+
+
+def _events(session: Any, keys: Collection[Key]) -> Mapping[Key, Collection[str]]:
+    """Return what Airflow itself logged of the newest try of each task instance."""
+    same = (mine == its for mine, its in zip(_names(Log), _names(TaskInstance), strict=True))
+    newest = and_(*same, Log.try_number == TaskInstance.try_number)
+    query = select(*_names(Log), Log.event).join(TaskInstance, newest).where(Log.event.in_([STARTED, *OWN_ENDS]))
+    events: dict[Key, set[str]] = {}
+    for *key, event in _found(session, query, Log, keys):
+        events.setdefault((*key,), set()).add(event)
+    return events
 
 
 def _found(session: Any, query: Any, table: Any, keys: Collection[Key]) -> Iterator[Any]:
@@ -115,13 +142,18 @@ def _may_have_handed_over(row: Row | None) -> bool:
     return row is not None and row.state == "success" and row.run_state not in RUN_ENDED
 
 
-def _standing(owner: str, row: Row | None, returned: Any, *, known: bool) -> Standing:
+def _standing(owner: str, row: Row | None, returned: Any, events: Collection[str], *, known: bool) -> Standing:
     if row is None:
         return Standing(known, GONE)
     pending = _may_have_handed_over(row) and _names_owner(returned, owner)
     if row.state not in ENDED or pending:
         return Standing(True, None)
-    return Standing(True, f"its task instance has ended ({row.state})")
+    if row.state != FAILED:
+        return Standing(True, f"its task instance has ended ({row.state})")
+    if STARTED in events and not OWN_ENDS.keys() & events:
+        return Standing(True, "its task instance was marked failed")
+    details = "".join(detail for event, detail in OWN_ENDS.items() if event in events)
+    return Standing(True, f"try {row.try_number} of its task instance failed{details}", failed=True)
 
 
 def _names_owner(returned: Any, owner: str) -> bool:

@@ -1,7 +1,7 @@
-"""Release the leases of holders that have ended, with one watch for each connection that the page shows.
+"""Take back the leases of holders that have ended, with one watch for each connection that the page shows.
 
-Law: a slow or dead server delays no other. Every API server runs these watches without coordination: a watch releases
-a lease only if the lease still has the owner that the watch saw.
+Law: a slow or dead server delays no other. Every API server runs these watches without coordination: a watch takes
+a lease back only if the lease still has the owner that the watch saw.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from airflow.providers.common.compat.sdk import conf
 
+from rmq_airflow.location import Location
 from rmq_airflow.plugin import connections
 from rmq_airflow.plugin.watches import ConnectionWatch, Trouble, pace
-from rmq_core import RedisSettings
 
 REREAD_S = 60.0
 STOP_S = 5.0
@@ -56,22 +56,22 @@ class Watches:
             watch.join(max(0.0, until - time.monotonic()))
         self._running.clear()
 
-    def _places(self, ids: list[str]) -> dict[str, RedisSettings]:
-        """Return the settings of the connections; log an unreadable one once, and keep its previous settings."""
+    def _places(self, ids: list[str]) -> dict[str, Location]:
+        """Return where the connections lead; log an unreadable one once, and keep its previous place."""
         found = {}
         self._troubles = {name: self._troubles.get(name) or Trouble(f"Connection {name!r}") for name in ids}
         for name, trouble in self._troubles.items():
             with trouble.logged():
                 found[name] = connections.place(name, CLIENT_NAME)
             if name not in found and name in self._running:
-                found[name] = self._running[name].settings
+                found[name] = self._running[name].place
         return found
 
-    def _follow(self, places: Mapping[str, RedisSettings]) -> None:
+    def _follow(self, places: Mapping[str, Location]) -> None:
         for name, watch in list(self._running.items()):
-            if places.get(name) != watch.settings:
+            if places.get(name) != watch.place:
                 self._running.pop(name).stop()
-        for name, settings in places.items():
+        for name, place in places.items():
             if name not in self._running:
-                self._running[name] = ConnectionWatch(name, settings, self._interval_s)
+                self._running[name] = ConnectionWatch(name, place, self._interval_s)
                 self._running[name].start()

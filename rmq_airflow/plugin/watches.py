@@ -1,4 +1,4 @@
-"""Poll the leases on one server and release those whose task has ended.
+"""Poll the leases on one server; release those whose task somebody ended, expire those whose task failed.
 
 Law: every failure is logged once and retried with growing pauses. Every wait is short, and polling takes only a
 fraction of the time: a slow server is polled less often.
@@ -11,27 +11,27 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from airflow.observability.stats import Stats
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
+from rmq_airflow.location import Location
 from rmq_airflow.plugin.endings import Endings
-from rmq_airflow.plugin.instances import standings
+from rmq_airflow.plugin.instances import Standing, standings
 from rmq_core import (
     LeaseAlreadySettled,
-    LeasedConfig,
     LeasedQueue,
     LeaseInfo,
     LeaseLost,
     QueueUnavailable,
     RedisMessageQueueError,
-    RedisSettings,
     disciplines,
 )
 
 LISTED = 10_000
-CONFIG = LeasedConfig(retry_budget=1.0)
+RETRY_BUDGET_S = 1.0
 SLOWEST_S = 10.0
 PART = 4
 OURS = (RedisMessageQueueError, AirflowNotFoundException)
@@ -41,8 +41,9 @@ log = logging.getLogger(__name__)
 class ConnectionWatch:
     """Poll the server of a connection every `interval_s` seconds, in a thread of its own, from `start` on."""
 
-    def __init__(self, connection_id: str, settings: RedisSettings, interval_s: float) -> None:
-        self.settings = settings
+    def __init__(self, connection_id: str, place: Location, interval_s: float) -> None:
+        self.place = place
+        self._config = replace(place.config, retry_budget=RETRY_BUDGET_S)
         self._id, self._interval_s = connection_id, interval_s
         self._endings = Endings()
         self._client: Any = None
@@ -69,7 +70,7 @@ class ConnectionWatch:
         for name, lease in held:
             if lease.owner in due:
                 with self._queue(name) as queue:
-                    release(queue, lease, due[lease.owner])
+                    take_back(queue, lease, due[lease.owner])
 
     def close(self) -> None:
         """Close the connections to the server; the next poll opens new ones."""
@@ -90,12 +91,12 @@ class ConnectionWatch:
 
     def _redis(self) -> Any:
         if self._client is None:
-            self._client = self.settings.client()
+            self._client = self.place.settings.client()
         return self._client
 
     def _queue(self, name: str) -> LeasedQueue:
         # The caller closes it after each use: an open queue keeps a connection, and a client has at most a hundred.
-        return LeasedQueue(self._redis(), name, CONFIG)
+        return LeasedQueue(self._redis(), name, self._config)
 
     def _leases(self, name: str) -> list[LeaseInfo]:
         try:
@@ -140,17 +141,25 @@ class Trouble:
         log.debug("In full:", exc_info=error)
 
 
-def release(queue: LeasedQueue, lease: LeaseInfo, reason: str) -> None:
-    """Release a lease, unless another API server has released it or another holder, such as a retry, has it."""
+def take_back(queue: LeasedQueue, lease: LeaseInfo, ended: Standing) -> None:
+    """Release a lease, or expire it if its holder failed, which counts a delivery.
+
+    Does nothing if another API server has done it, or if another holder, such as a retry, has the lease.
+    """
+    reason = ended.reason or ""
     try:
-        report = queue.release_lease(lease.id, if_owner=lease.owner)
+        if ended.failed:
+            report = queue.expire_lease(lease.id, if_owner=lease.owner, reason=reason)
+        else:
+            report = queue.release_lease(lease.id, if_owner=lease.owner)
     except (LeaseLost, LeaseAlreadySettled):
         return
-    log.info(
-        "Released lease %s of queue %s: %d messages are ready again, because %s. It was held by %s.",
-        *(lease.id, queue.name, report.settled, reason, lease.owner),
-    )
-    Stats.incr("rmq.released_ended", report.settled, tags={"queue": queue.name})
+    level, verb = (logging.WARNING, "Expired") if ended.failed else (logging.INFO, "Released")
+    log.log(
+        level, "%s lease %s of queue %s: %d messages are ready again and %d are dead letters, because %s. It was held "
+        "by %s.", verb, lease.id, queue.name, report.settled - report.dead, report.dead, reason, lease.owner,
+    )  # fmt: skip
+    Stats.incr(f"rmq.{verb.lower()}_ended", report.settled, tags={"queue": queue.name})
 
 
 def pace(interval_s: float, took_s: float, failures: int) -> float:

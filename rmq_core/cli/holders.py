@@ -1,7 +1,9 @@
 """Finds leases whose holder has ended, by querying the orchestrators installed beside RMQ.
 
 A package registers a function under the entry point group `rmq.holders`. The function takes owners and returns, for
-each one that has ended, the reason. It omits owners that it cannot check here, for example without a database.
+each one that has ended, the reason, and whether it failed by itself: then its messages may be the cause, and the lease
+is to be expired, which counts a delivery; other leases are to be released. It omits owners that it cannot check here,
+for example without a database.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from rmq_core.cli.output import counted
 from rmq_core.reports import LeaseInfo
 
 GROUP = "rmq.holders"
-Ended = Callable[[Collection[str]], Mapping[str, str]]
+Ended = Callable[[Collection[str]], Mapping[str, tuple[str, bool]]]
 
 
 def examine_leases(queue: str, leases: Collection[LeaseInfo]) -> Iterator[Finding]:
     """Yield a finding for each lease whose holder has ended and that no process will take over, else an OK."""
     owners = {lease.owner for lease in leases if lease.owner}
-    ended: dict[str, str] = {}
+    ended: dict[str, tuple[str, bool]] = {}
     for point in entry_points(group=GROUP) if owners else ():
         try:
             with redirect_stdout(sys.stderr):  # Airflow logs to stdout, which this command reserves for data
@@ -32,7 +34,9 @@ def examine_leases(queue: str, leases: Collection[LeaseInfo]) -> Iterator[Findin
             yield Finding(Level.UNKNOWN, "leases", f"{point.name} cannot be queried: {type(error).__name__}: {error}")
     kept = [lease for lease in leases if lease.owner in ended]
     for lease in kept:
-        found = f"{lease.id!r} holds {counted(lease.count - lease.settled, 'message')}: {ended[lease.owner]}"
-        yield Finding(Level.WARN, "leases", found, f"rmq release {queue} '{lease.id}' --owner '{lease.owner}'")
+        reason, failed = ended[lease.owner]
+        found = f"{lease.id!r} holds {counted(lease.count - lease.settled, 'message')}: {reason}"
+        verb = "expire" if failed else "release"
+        yield Finding(Level.WARN, "leases", found, f"rmq {verb} {queue} '{lease.id}' --owner '{lease.owner}'")
     if not kept:
         yield Finding(Level.OK, "leases", f"{counted(len(leases), 'lease')}, none whose holder is known to have ended")

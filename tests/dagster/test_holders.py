@@ -282,8 +282,8 @@ def test_the_doctor_reports_the_holders_that_have_ended_and_why(home: dg.Dagster
     deleted = str(uuid.uuid4())
     told = ended([canceled, at_work, deleted, "airflow/dag/task"])
     assert told.keys() == {canceled, deleted}
-    assert told[canceled] == f"run {canceled} was canceled"
-    assert "it was deleted, or belongs to another Dagster instance" in told[deleted]
+    assert told[canceled] == (f"run {canceled} was canceled", False)
+    assert "it was deleted, or belongs to another Dagster instance" in told[deleted][0]
 
 
 def test_without_a_usable_instance_the_doctor_reports_no_holder(

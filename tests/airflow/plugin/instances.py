@@ -53,13 +53,13 @@ class Instances:
         with create_session() as session:
             session.execute(update(DagRun).filter_by(**_run_of(owner)).values(state=state))
 
-    def start(self, owner: str) -> None:
-        """Write the start of the try to the audit log."""
+    def log(self, owner: str, *events: str) -> None:
+        """Write what Airflow itself logs about a try, such as that it started: `running`."""
         task = TaskIdentity.read(owner)
         assert task is not None
         names = {"dag_id": task.dag_id, "run_id": task.run_id, "task_id": task.task_id, "map_index": task.map_index}
         with create_session() as session:
-            session.add(Log("running", **names, try_number=task.try_number))
+            session.add_all(Log(event, **names, try_number=task.try_number) for event in events)
 
     def delete(self, owner: str) -> None:
         """Delete the run and everything that belongs to it except its entries in the audit log."""

@@ -31,11 +31,11 @@ def test_it_returns_the_owners_that_have_ended_with_the_reason(instances: Any) -
     waits = instances.put(owner("wait"), "success", returned={"owner": owner("wait")})
     gone, elsewhere = (TaskIdentity("etl", run, "load", 3, 1).owner for run in ("deleted", "elsewhere"))
     instances.put(gone, "up_for_retry")
-    instances.start(gone)
+    instances.log(gone, "running")
     instances.delete(gone)
     assert holders.ended([failed, running, kept, waits, gone, elsewhere, "worker-7", "dagster:run/step"]) == {
-        failed: "its task instance has ended (failed)",
-        gone: "its task instance no longer exists: its DAG run or its DAG was probably deleted",
+        failed: ("try 1 of its task instance failed", True),
+        gone: ("its task instance no longer exists: its DAG run or its DAG was probably deleted", False),
     }
 
 

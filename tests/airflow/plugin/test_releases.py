@@ -1,4 +1,4 @@
-"""Leases of ended tasks are released; those of unfinished tasks and of other owners stay."""
+"""Leases of ended tasks are released, or expired after a failure; those of unfinished tasks and of others stay."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def owners(queue: Any) -> list[str]:
     return sorted(lease.owner for lease in queue.leases())
 
 
-@pytest.mark.parametrize("state", ENDED)
+@pytest.mark.parametrize("state", [state for state in ENDED if state != "failed"])
 def test_messages_of_an_ended_task_are_ready_again_without_a_counted_delivery(
     watch: Any, instances: Any, queue: Any, state: str
 ) -> None:
@@ -66,6 +66,54 @@ def test_messages_of_an_ended_task_are_ready_again_without_a_counted_delivery(
     watch.poll(5 + GRACE_S)
     assert queue.stats()[:5] == (3, 0, 0, 0, 0)
     assert [message.deliveries for message in queue.claim(max_messages=3).messages] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("events", "counted"),
+    [
+        (("running", "failed"), 1),  # its process was killed: the supervisor reports that
+        (("running", "heartbeat timeout", "failed"), 1),  # its machine is gone
+        (("running", "state mismatch", "failed"), 1),  # its supervisor was killed
+        (("running", "heartbeat timeout"), 1),
+        (("failed",), 1),
+        ((), 1),  # nothing is known
+        (("running",), 0),  # somebody marked it
+    ],
+)
+def test_a_task_that_failed_by_itself_is_a_failed_delivery_and_one_that_was_marked_failed_is_not(
+    watch: Any, instances: Any, queue: Any, events: tuple[str, ...], counted: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rmq_airflow")
+    hold(queue, instances.put(OWNER, "failed"))
+    instances.log(OWNER, *events)
+    watch.poll(0)
+    watch.poll(GRACE_S)
+    assert owners(queue) == []
+    assert [message.deliveries for message in queue.peek(3)] == [counted] * 3
+    assert [len(message.history) for message in queue.peek(3)] == [counted] * 3
+    (said,) = [text for text in caplog.messages if "lease" in text]
+    if counted:
+        assert "Expired lease" in said
+        assert "try 1 of its task instance failed" in said
+        assert said.count("heartbeat") == ("heartbeat timeout" in events)
+        assert "try 1 of its task instance failed" in queue.peek()[0].history[0].reason
+    else:
+        assert "Released lease" in said
+        assert "marked failed" in said
+
+
+@pytest.mark.parametrize(("last", "counted"), [((), 1), (("running",), 0), (("running", "failed"), 1)])
+def test_the_newest_try_decides_whether_a_lease_kept_for_it_counts_a_delivery(
+    watch: Any, instances: Any, queue: Any, last: tuple[str, ...], counted: int
+) -> None:
+    """Try 1 kept the lease, and try 2 ended before it took the lease over, or was marked."""
+    hold(queue, OWNER)
+    second = instances.put(replace(TASK, try_number=2).owner, "failed")
+    instances.log(OWNER, "running", "up_for_retry")
+    instances.log(second, *last)
+    watch.poll(0)
+    watch.poll(GRACE_S)
+    assert [message.deliveries for message in queue.peek(3)] == [counted] * 3
 
 
 @pytest.mark.parametrize("state", GO_ON)
@@ -121,7 +169,7 @@ def test_a_run_that_was_deleted_before_the_first_check_is_known_from_the_audit_l
     watch: Any, instances: Any, queue: Any
 ) -> None:
     hold(queue, instances.put(OWNER, "up_for_retry"))
-    instances.start(OWNER)
+    instances.log(OWNER, "running")
     instances.delete(OWNER)
     watch.poll(0)
     watch.poll(GRACE_S)
@@ -227,7 +275,7 @@ def test_concurrent_api_servers_release_a_lease_once(
 ) -> None:
     every = [TaskIdentity("etl", f"run-{number}", "load", -1, 1).owner for number in range(20)]
     for owner in every:
-        hold(queue, instances.put(owner, "failed"))
+        hold(queue, instances.put(owner, "success"))
     watches = [make_watch() for _ in range(3)]
     caplog.set_level(logging.INFO, "rmq_airflow")
     for watch in watches:
@@ -240,22 +288,25 @@ def test_concurrent_api_servers_release_a_lease_once(
     for watch in watches:
         watch.close()
     assert queue.stats()[:5] == (60, 0, 0, 0, 0)
-    said = [record.getMessage() for record in caplog.records if "Released lease" in record.getMessage()]
+    said = [text for text in caplog.messages if "Released lease" in text]
     assert len(said) == 20
-    assert all("3 messages are ready again, because its task instance has ended (failed)" in text for text in said)
+    assert all("3 messages are ready again and 0 are dead letters, because its task inst" in text for text in said)
 
 
 def test_a_retry_that_took_the_lease_over_meanwhile_keeps_it(queue: Any, queues: str, instances: Any) -> None:
-    from rmq_airflow.plugin.watches import release
+    from rmq_airflow.plugin.instances import Standing
+    from rmq_airflow.plugin.watches import take_back
 
     hold(queue)
     (seen,) = queue.leases()
     retry = TaskIdentity(TASK.dag_id, TASK.run_id, TASK.task_id, -1, 2).owner
     held = queue.claim(lease_id=seen.id, owner=retry)
-    release(queue, seen, "it had ended")
+    for failed in (True, False):
+        take_back(queue, seen, Standing(True, "it had ended", failed))
     assert owners(queue) == [retry]
     queue.ack(held)
-    release(queue, seen, "it had ended")
+    for failed in (True, False):
+        take_back(queue, seen, Standing(True, "it had ended", failed))
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
@@ -294,10 +345,15 @@ def test_released_messages_are_counted_in_a_metric(
 
     told: list[Any] = []
     monkeypatch.setattr(watches.Stats, "incr", lambda *words, tags: told.append((*words, tags)))
-    hold(queue, instances.put(OWNER, "failed"))
+    hold(queue, instances.put(OWNER, "skipped"))
     watch.poll(0)
     watch.poll(GRACE_S)
-    assert told == [("rmq.released_ended", 3, {"queue": QUEUE})]
+    instances.set(OWNER, "failed")
+    hold(queue)
+    watch.poll(GRACE_S + 1)
+    watch.poll(2 * GRACE_S + 1)
+    counts = {"queue": QUEUE}
+    assert told == [("rmq.released_ended", 3, counts), ("rmq.expired_ended", 3, counts)]
 
 
 class TestRunning:
@@ -471,7 +527,7 @@ def test_reading_a_connection_does_not_format_its_url_which_airflow_would_warn_o
 
     monkeypatch.setattr(Connection, "get_uri", warns)
     assert connections.settings(CONNECTION).client_name == "rmq-airflow-page"
-    assert connections.place(CONNECTION, "tests").client_name == "tests"
+    assert connections.place(CONNECTION, "tests").settings.client_name == "tests"
 
 
 def api_server() -> Any:

@@ -69,11 +69,12 @@ def test_leases_and_stats_show_what_is_isolated(rmq: Rmq, queue: LeasedQueue) ->
     assert "failed together 2 times" in rmq("leases", "orders").out
 
 
-def ended(owners: Collection[str]) -> Mapping[str, str]:
-    return dict.fromkeys(owners & {"gone"}, "its run was deleted")  # type: ignore[operator]
+def ended(owners: Collection[str]) -> Mapping[str, tuple[str, bool]]:
+    known = {"gone": ("its run was deleted", False), "crashed": ("try 1 failed", True)}
+    return {owner: known[owner] for owner in owners if owner in known}
 
 
-def broken(owners: Collection[str]) -> Mapping[str, str]:
+def broken(owners: Collection[str]) -> Mapping[str, tuple[str, bool]]:
     raise RuntimeError(f"no database for {len(owners)}")
 
 
@@ -102,6 +103,16 @@ def test_the_doctor_names_leases_of_ended_holders_and_the_command_that_releases_
     assert about_leases(rmq("doctor", "orders", "--json")) == [
         ("ok", "1 lease, none whose holder is known to have ended", "")
     ]
+
+
+def test_the_doctor_advises_to_expire_a_lease_whose_holder_failed(
+    rmq: Rmq, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_orchestrators(monkeypatch, airflow="ended")
+    queue.publish("x")
+    queue.claim(lease_id="job", owner="crashed")
+    ((_, found, advice),) = about_leases(rmq("doctor", "orders", "--json"))
+    assert (found, advice) == ("'job' holds 1 message: try 1 failed", "rmq expire orders 'job' --owner 'crashed'")
 
 
 def test_the_doctor_reports_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQueue) -> None:
