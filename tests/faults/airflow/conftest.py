@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.airflow.deployment import Deployment
+from tests.faults.airflow.endings import CONNECTIONS
 from tests.faults.airflow.faults import FAULTS, SHORT
 from tests.faults.airflow.scene import LEASE_S, World
 from tests.faults.airflow.wire import Wire
@@ -43,10 +44,14 @@ def deployed(pytestconfig: pytest.Config) -> Iterator[World]:
 def environment_of(wire: Wire, *, full: bool) -> dict[str, str]:
     """Return the connections of the tasks, which reach Redis through the relay, and the program of the Spark jobs."""
     queues = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": wire.port, "extra": {"lease": LEASE_S}}
+    others = {
+        f"AIRFLOW_CONN_{name.upper()}": json.dumps({**queues, "extra": extra}) for name, extra in CONNECTIONS.items()
+    }
     launcher = {} if full else {"PATH": f"{WITHOUT_JVM}{os.pathsep}{os.environ['PATH']}"}
     return {
         "AIRFLOW_CONN_REDIS_QUEUE_DEFAULT": json.dumps(queues),
         "AIRFLOW__RMQ__CONNECTIONS": "redis_queue_default",
+        **others,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "RMQ_TESTS_DRIVER": str(HERE / "jobs" / ("spark.py" if full else "light.py")),
         "PYSPARK_PYTHON": sys.executable,
