@@ -21,6 +21,8 @@ from rmq_airflow.metrics import report_counts
 from rmq_airflow.tracing import trace_headers
 from rmq_core import AsyncWorkQueue, LeasedConfig, Published, WorkQueue, require
 
+LOST = "the process of the task was killed, or Airflow lost its worker"
+
 
 class RedisQueueNotifier(BaseNotifier):
     """
@@ -29,7 +31,8 @@ class RedisQueueNotifier(BaseNotifier):
     For ``on_failure_callback``, ``on_success_callback``, ``on_retry_callback`` and ``on_skipped_callback`` of tasks and
     DAGs, and, as the callable of an ``AsyncCallback``, for deadlines. Without ``payload``, the message is a dictionary
     with ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``try_number``, ``state``, ``reason``, ``error`` (the class
-    of the exception) and ``log_url``; those that the callback does not know are None.
+    of the exception) and ``log_url``; those that the callback does not know are None. The ``reason`` of a task whose
+    process was killed, or whose worker was lost, says that.
 
     .. seealso:: :ref:`howto/notifier:RedisQueueNotifier`
 
@@ -113,6 +116,8 @@ def about(context: Context) -> dict[str, Any]:
     known: Mapping[str, Any] = context
     ti, error, run = known.get("ti"), known.get("exception"), known.get("dag_run")
     state = getattr(ti, "state", None)
+    # The callback of a task that did not end in its own process gets neither: its DAG is loaded elsewhere to call it.
+    lost = LOST if ti is not None and error is None and state is None else None
     return {
         "dag_id": getattr(ti, "dag_id", None) or _of(run, "dag_id") or _of(known.get("dag"), "dag_id"),
         "run_id": getattr(ti, "run_id", None) or known.get("run_id") or _of(run, "run_id") or _of(run, "dag_run_id"),
@@ -120,7 +125,7 @@ def about(context: Context) -> dict[str, Any]:
         "map_index": getattr(ti, "map_index", None),
         "try_number": getattr(ti, "try_number", None),
         "state": None if state is None else str(getattr(state, "value", state)),
-        "reason": known.get("reason"),
+        "reason": known.get("reason") or lost,
         "error": type(error).__name__ if isinstance(error, BaseException) else None,
         "log_url": getattr(ti, "log_url", None),
     }

@@ -13,10 +13,12 @@ from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 from rmq_airflow.claiming import check_bound, check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
 from rmq_core import LeasedConfig, require
+from rmq_core.work import acting_as
 
 
 class RedriveReport(TypedDict):
@@ -31,7 +33,8 @@ class RedisQueueRedriveOperator(QueueLineageMixin, BaseOperator):
     """
     Make dead letters ready again, the oldest first, with a fresh delivery budget.
 
-    A retry continues where the previous try ended, because a message that was moved is no longer a dead letter.
+    A retry continues where the previous try ended, because a message that was moved is no longer a dead letter. The
+    history of the queue names the task as the one who did it.
 
     .. seealso:: :ref:`howto/operator:RedisQueueRedriveOperator`
 
@@ -64,10 +67,11 @@ class RedisQueueRedriveOperator(QueueLineageMixin, BaseOperator):
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
 
-    def execute(self, context: Context) -> RedriveReport:  # noqa: ARG002  Airflow's signature
+    def execute(self, context: Context) -> RedriveReport:
         """Move the dead letters. Raises QueueFull if the server lacks memory for them; they then stay dead letters."""
         hook = RedisQueueHook(self.redis_queue_conn_id)
-        with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
+        actor = acting_as(TaskIdentity.of(context).owner)  # for the history and the journal
+        with actor, closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
             check_discipline(queue)
             require(queue, type(self).__name__, "dead_letters")
             report: RedriveReport = {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rmq_core.history import HistoryPoint
 from rmq_core.work import AlertLimits
 
-KINDS = ("error", "dying", "expired", "old", "growing", "paused", "isolated", "dead")
+KINDS = ("error", "dying", "crashing", "expired", "old", "growing", "paused", "isolated", "dead")
 """The kinds of reasons in the order of urgency."""
 NOTHING = len(KINDS)
 
@@ -20,18 +20,21 @@ class Trend(NamedTuple):
     """What happened lately in a queue. dead: new dead letters. grown: how many more messages are ready than before.
 
     newest: the seconds since the newest dead letter failed; None if there is none, or if its time is not known.
+    crashes: in how many of the last 15 minutes leases expired or were expired, as those of holders that were killed.
     """
 
     dead: int = 0
     grown: int = 0
     newest: float | None = None
+    crashes: int = 0
 
 
 def trend_in(points: Sequence[HistoryPoint]) -> Trend:
     """Return the trend in the points of the last hour. A backlog that is already being worked off does not grow."""
     known = [point.ready for point in points[len(points) // 2 :] if point.ready is not None]
     rising = bool(known) and known[-1] >= 0.9 * max(known)
-    return Trend(sum(point.dead for point in points), known[-1] - known[0] if rising else 0)
+    crashes = sum(point.reclaimed > 0 for point in points[-15:])
+    return Trend(sum(point.dead for point in points), known[-1] - known[0] if rising else 0, crashes=crashes)
 
 
 def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[dict[str, Any]]:
@@ -42,6 +45,7 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[dic
     found: list[dict[str, Any] | None] = [
         {"kind": "error"} if "error" in row else None,
         {"kind": "dying", "count": trend.dead, "within": limits.dead_within} if dead and recent else None,
+        {"kind": "crashing", "minutes": trend.crashes} if trend.crashes > 1 else None,
         {"kind": "expired"} if row.get("late") else None,
         {"kind": "old", "age": age, "target": target} if target is not None and age > target else None,
         {"kind": "growing", "more": trend.grown} if trend.grown > limits.growth else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rmq_core.envelope.publishers import PUBLISHERS
+from rmq_core.history import acting_as
 from rmq_core.work.batch import HeldBatch
 from rmq_core.work.claiming import (
     Claimant,
@@ -44,6 +45,7 @@ __all__ = [
     "StatsLimits",
     "Submission",
     "Threshold",
+    "acting_as",
     "check_on_settled",
     "check_secrets",
     "claim_as",

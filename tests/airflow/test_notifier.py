@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import DAG, AsyncCallback, BaseOperator, DeadlineAlert, DeadlineReference
 from airflow.triggers.base import BaseTaskEndEvent, TaskFailedEvent, TaskSuccessEvent
 
-from rmq_airflow.notifications.queue import RedisQueueNotifier
+from rmq_airflow.notifications.queue import LOST, RedisQueueNotifier
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, QueueFull, Unsupported
 from tests.airflow.conftest import CANARY, MakeContext
 from tests.airflow.floor import BELOW_33, CALLBACKS_GET_EXCEPTIONS
@@ -43,6 +43,12 @@ def test_the_message_names_the_try_and_the_class_of_its_error(told: LeasedQueue,
     names = {"dag_id": "dag", "run_id": "run", "task_id": "load", "map_index": -1, "try_number": 1}
     assert message.payload == {**names, **unknown, "error": "ValueError"}
     assert message.headers["airflow-task-id"] == "load"
+
+
+def test_the_message_about_a_task_that_was_lost_says_so(told: LeasedQueue, task_context: MakeContext) -> None:
+    """Airflow calls the callback in its DAG processor, and names neither an exception nor a state."""
+    notifier()(context_of(task_context, "load"))
+    assert told.peek()[0].payload["reason"] == LOST  # type: ignore[call-overload,index]
 
 
 def test_one_notifier_serves_many_tasks_and_changes_neither_itself_nor_their_contexts(

@@ -28,6 +28,8 @@ def test_dead_letters_become_ready_with_a_fresh_budget_and_their_history(
     connection: str, queue: Any, dead: None, task_context: MakeContext
 ) -> None:
     assert redrive(task_context) == {"queue": QUEUE, "redriven": 3, "dead": 0}
+    (mark,) = queue.marks()
+    assert (mark.kind, mark.by.startswith("airflow:dag/run/")) == ("redrive", True)
     messages = queue.peek(3)
     assert sorted(message.payload for message in messages) == ["a", "b", "c"]
     assert {message.deliveries for message in messages} == {0}

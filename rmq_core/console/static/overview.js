@@ -135,6 +135,7 @@ const kinds = ({ discipline }) => (discipline === "leased" ? null : h("span.badg
 
 const SIGNS = {
   dying: ({ count: many, within }) => (many ? `${count(many, "dead letter")} in the last ${duration(within).replace(/^1 h$/, "hour")}` : "a new dead letter"),
+  crashing: ({ minutes }) => `leases expired in ${number(minutes)} of the last 15 minutes: a message may be killing its workers`,
   expired: () => "expired lease: no consumer has taken its messages back yet",
   old: ({ age, target }) => `the oldest message waits for ${duration(age)}, longer than the target of ${duration(target)}`,
   growing: ({ more }) => `growing: ${number(more)} more ready messages than half an hour ago`,

@@ -50,7 +50,7 @@ class Scene:
         self.name = f"{ending.name.replace(' ', '-')}.{loop}.{cell.retries}.{cell.lease_s}"
         timed = "_timed" if ending.timed else ""
         self.run = (f"ending{timed}_{cell.retries}", self.name)
-        self.queue = LeasedQueue(f"{world.redis.url}/{0 if cell.watched else 1}", self.name, LeasedConfig())
+        self.queue = LeasedQueue(f"{world.redis.url[:-1]}{0 if cell.watched else 1}", self.name, LeasedConfig())
         self.ledger = Ledger(self.name, world.airflow.ledgers)
         self.pid = self.at = 0
 

@@ -34,6 +34,8 @@ def points(*ready: int | None, dead: int = 0) -> list[HistoryPoint]:
         ({"dead": 3}, Trend(newest=3601.0), ["dead"]),
         ({"dead": 3}, Trend(), ["dead"]),
         ({"dead": 0}, Trend(dead=2), []),
+        ({}, Trend(crashes=1), []),
+        ({}, Trend(crashes=2), ["crashing"]),
         ({"late": True}, Trend(), ["expired"]),
         ({"oldest_age": 600.0}, Trend(), []),
         ({"oldest_age": 601.0}, Trend(), ["old"]),
