@@ -132,7 +132,7 @@ class ReleaseOnKillMixin:
         batch, reopen = self._batch, self._reopen
         if batch is None or reopen is None or batch.lease is None:
             return
-        kill = why_killed(self._ti)
+        kill = why_killed(self._ti, batch.lease.owner)
         try:
             with reopen() as queue:
                 batch.kill(kill, queue)

@@ -1,6 +1,7 @@
 """The identity of a task towards the queue: a lease id and an owner.
 
-The lease id names the work. It has no try number, so a retry or a cleared task takes over its own messages.
+The lease id names the work. It has no try number, so a retry or a cleared task takes over its own messages. In a task
+loop (Airflow 3.4), where all other names repeat in each iteration, it has the number of the iteration.
 The owner names the try, so a late call from try 1 cannot settle messages that try 2 holds. The owner also names the
 run, because a deleted run can be created again under its name: messages that the former run held or settled do not
 belong to the new one.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIME_ORDERED = 7  # the version of UUIDs that begin with a timestamp
 PREFIX = "airflow:"
+LOOP = "~"
 LONGEST_LEASE_ID = 500  # RMQ accepts 512 characters; a suffix follows: `#2`, `#3`, …, or an owner's try and run
 LONGEST_IN_OWNER = 440
 DIGEST = 32
@@ -74,7 +76,7 @@ class RunMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """One try of one task instance; `mark` identifies the run, if known."""
+    """One try of one task instance; `mark` identifies the run, if known; `loop_index` the iteration of a task loop."""
 
     dag_id: str
     run_id: str
@@ -82,13 +84,15 @@ class TaskIdentity:
     map_index: int
     try_number: int
     mark: RunMark | None = None
+    loop_index: int | None = None
 
     @classmethod
     def of(cls, context: Context) -> TaskIdentity:
         """Return the identity of the task that runs under `context`."""
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
-        return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, ti.try_number, RunMark.of(context))
+        loop_index = getattr(context.get("loop"), "index", None)
+        return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, ti.try_number, RunMark.of(context), loop_index)
 
     @classmethod
     def read(cls, owner: str) -> TaskIdentity | None:
@@ -98,17 +102,19 @@ class TaskIdentity:
         """
         name, number, mark = _parts(owner)
         dag_id, *rest = name.removeprefix(PREFIX).split("/")
-        if number is None or not owner.startswith(PREFIX) or len(rest) < 3:  # a run, a task, a map index
+        if number is None or not owner.startswith(PREFIX) or len(rest) < 3:  # a run, a task, its place
             return None
-        *run_id, task_id, map_index = rest
+        *run_id, task_id, place = rest
+        map_index, _, loop_index = place.partition(LOOP)
         try:
-            return cls(dag_id, "/".join(run_id), task_id, int(map_index), number, mark)
+            loop = int(loop_index) if loop_index else None
+            return cls(dag_id, "/".join(run_id), task_id, int(map_index), number, mark, loop)
         except ValueError:
             return None
 
     @property
     def lease_id(self) -> str:
-        """Return `dag/run/task/map_index`, the same for every try."""
+        """Return `dag/run/task/map_index`, with `~loop_index` in a task loop; the same for every try."""
         return _cut(self._name, LONGEST_LEASE_ID)
 
     @property
@@ -154,16 +160,19 @@ class TaskIdentity:
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers that identify the publishing task in a message."""
+        loop = {} if self.loop_index is None else {"airflow-loop-index": str(self.loop_index)}
         return {
             "airflow-dag-id": self.dag_id,
             "airflow-run-id": self.run_id,
             "airflow-task-id": self.task_id,
             "airflow-map-index": str(self.map_index),
+            **loop,
         }
 
     @property
     def _name(self) -> str:
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}"
+        loop = "" if self.loop_index is None else f"{LOOP}{self.loop_index}"
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}{loop}"
 
     @property
     def _owned(self) -> str:

@@ -11,6 +11,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from rmq_airflow.identity import TaskIdentity
+
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
@@ -32,6 +34,9 @@ class Kill(NamedTuple):
     is_failure: bool
 
 
+UNKNOWN = Kill("Airflow did not say why", is_failure=True)
+
+
 class TaskKilled(BaseException):
     """The task was killed while it worked.
 
@@ -39,17 +44,22 @@ class TaskKilled(BaseException):
     """
 
 
-def why_killed(ti: RuntimeTaskInstanceProtocol | None) -> Kill:
+def why_killed(ti: RuntimeTaskInstanceProtocol | None, owner: str) -> Kill:
     """Ask Airflow, in a separate thread, why the task was killed, and wait at most `ASK_S` seconds.
 
+    owner: as which the task holds its lease. In a task loop the reason stays unknown, because Airflow's answer does not
+    tell the iterations apart.
     A signal handler calls this, and the code that it interrupts may hold the lock of the connection to the supervisor.
     """
     states: list[str | None] = []
+    task = TaskIdentity.read(owner)
+    if task is not None and task.loop_index is not None:
+        return UNKNOWN
     asking = threading.Thread(target=_ask, args=(ti, states), name="rmq-why-killed", daemon=True)
     asking.start()
     asking.join(ASK_S)
     if not states:
-        return Kill("Airflow did not say why", is_failure=True)
+        return UNKNOWN
     state = states[0]
     return Kill(WHY.get(str(state), f"its state in Airflow is {state}"), state in FAILURES)
 

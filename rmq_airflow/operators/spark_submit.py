@@ -199,7 +199,7 @@ class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
         except BaseException as error:
             # A timeout is a BaseException and interrupts the wait while the driver still runs.
             report_counts(self, self.redis_queue, failed_runs=1)
-            kill = why_killed(self._ti) if self._killed else None
+            kill = why_killed(self._ti, submission.lease.owner) if self._killed else None
             keep_s = keep_lease_s(context, error)
             # After a timeout Airflow kills the task, and with it any driver that still runs.
             ends = watch.lost is not None or isinstance(error, AirflowTaskTimeout)

@@ -69,8 +69,10 @@ class Connections:
 def place(connection_id: str, client_name: str) -> Location:
     """Return where a connection leads, for clients of that name; the connection must be known to be on the page."""
     found = read(_looked_up(connection_id))
-    patience = {"socket_timeout": PATIENCE_S, "socket_connect_timeout": PATIENCE_S}
-    return found._replace(settings=replace(found.settings, **patience, client_name=client_name))
+    settings = replace(
+        found.settings, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name=client_name
+    )
+    return found._replace(settings=settings)
 
 
 def _looked_up(connection_id: str) -> Connection:

@@ -8,13 +8,17 @@ A task that failed by itself (killed, out of memory, lost) is a failed delivery 
 marked failed is not. The state is the same. But Airflow's own code, and no user, writes to the audit log that a try
 started and how it ended. So a failed try of which only the start is logged was ended by somebody, or by a rule such as
 `fail_fast`. If not even the start is logged, nothing is known, and the try counts as failed.
+
+From Airflow 3.4 on, the iterations of a task loop have task instances of the same dag, run, task and map index. Only
+the UUID, which a try keeps and its retry does not, and the region of the task instance tell them apart.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from airflow.models.dagrun import DagRun
@@ -34,6 +38,7 @@ ENDED = {"success", FAILED, "skipped", "upstream_failed", "removed"}
 RUN_ENDED = {"success", "failed"}
 GONE = "its task instance no longer exists: its DAG run or its DAG was probably deleted"
 CHUNK = 500
+IN_REGIONS = hasattr(TaskInstance, "region_id")  # from Airflow 3.4 on
 Key: TypeAlias = tuple[str, str, str, int]
 
 
@@ -52,12 +57,14 @@ REPLACED = Standing(True, "its DAG run was deleted and recreated under the same 
 
 
 class Row(NamedTuple):
-    """The task instance columns used here."""
+    """The task instance columns used here. loop_index: the iteration of a task loop, None outside of one."""
 
     state: str | None
     run_state: str | None
     run_after: datetime
     try_number: int
+    try_id: int
+    loop_index: int | None = None
 
 
 def standings(owners: Collection[str]) -> dict[str, Standing]:
@@ -67,16 +74,19 @@ def standings(owners: Collection[str]) -> dict[str, Standing]:
     if not keys:
         return {}
     with create_session(scoped=False) as session:
-        rows = _rows(session, set(keys.values()))
-        unsure = {keys[owner] for owner in keys if _may_have_handed_over(rows.get(keys[owner]))}
+        found = _rows(session, set(keys.values()))
+        rows = {owner: _row_of(task, found.get(keys[owner], ())) for owner, task in tasks.items()}
+        unsure = {keys[owner] for owner, row in rows.items() if _may_have_handed_over(row)}
         returned = _returned(session, unsure) if unsure else {}
-        known = {*rows, *_audited(session, set(keys.values()) - rows.keys())}
-        events = _events(session, {key for key, row in rows.items() if row.state == FAILED})
+        known = {*found, *_audited(session, set(keys.values()) - found.keys())}
+        events = _events(
+            session, {keys[owner] for owner, row in rows.items() if row is not None and row.state == FAILED}
+        )
     return {
         owner: REPLACED
-        if _is_of_another_run(tasks[owner], rows.get(key))
-        else _standing(owner, rows.get(key), returned.get(key), events.get(key, frozenset()), known=key in known)
-        for owner, key in keys.items()
+        if _is_of_another_run(tasks[owner], row)
+        else _standing(owner, row, returned.get(keys[owner]), events.get(keys[owner], ()), known=keys[owner] in known)
+        for owner, row in rows.items()
     }
 
 
@@ -92,12 +102,39 @@ def _is_of_another_run(task: TaskIdentity, row: Row | None) -> bool:
     return row is not None and task.mark is not None and microseconds(row.run_after) != task.mark.run_after
 
 
-def _rows(session: Any, keys: Collection[Key]) -> dict[Key, Row]:
+def _row_of(task: TaskIdentity, rows: Sequence[Row]) -> Row | None:
+    """Return the row of the try that holds a lease, or of the try that replaced it; one without a state if unclear."""
+    if task.mark is not None and (same := [row for row in rows if row.try_id == task.mark.try_id]):
+        return same[0]
+    alike = [row for row in rows if row.loop_index == task.loop_index] or rows
+    return alike[0] if len(alike) == 1 else alike[0]._replace(state=None) if alike else None
+
+
+def _rows(session: Any, keys: Collection[Key]) -> dict[Key, list[Row]]:
     run = and_(DagRun.dag_id == TaskInstance.dag_id, DagRun.run_id == TaskInstance.run_id)
     task = (*_names(TaskInstance), TaskInstance.state)
-    query = select(*task, DagRun.state, DagRun.run_after, TaskInstance.try_number).join(DagRun, run)
-    found = _found(session, query, TaskInstance, keys)
-    return {(*row[:4],): Row(_word(row[4]), _word(row[5]), *row[6:]) for row in found}
+    query = select(*task, DagRun.state, DagRun.run_after, TaskInstance.try_number, TaskInstance.id).join(DagRun, run)
+    if IN_REGIONS:
+        query = _with_regions(query)
+    rows: dict[Key, list[Row]] = {}
+    for found in _found(session, query, TaskInstance, keys):
+        state, run_state, run_after, number, made, *region = found[4:]
+        row = Row(_word(state), _word(run_state), run_after, number, made.int >> 64, _loop_index(found[2], *region))
+        rows.setdefault((*found[:4],), []).append(row)
+    return rows
+
+
+def _with_regions(query: Any) -> Any:
+    """Add the region of a task instance to a query, and leave out those that a clear replaced."""
+    instance: Any = TaskInstance
+    region: Any = import_module("airflow.models.dynamic_region").DynamicRegion
+    query = query.add_columns(instance.region_index, region.node_id, region.parent_region_index)
+    return query.outerjoin(region, region.id == instance.region_id).where(instance.working_set.is_(True))
+
+
+def _loop_index(task_id: str, index: int = -1, node: str | None = None, parent_index: int | None = None) -> int | None:
+    """Return the iteration of a task instance; a mapped task has a region of its own within that of the loop."""
+    return parent_index if node in (None, task_id) else index
 
 
 def _returned(session: Any, keys: Collection[Key]) -> dict[Key, Any]:
@@ -142,10 +179,15 @@ def _may_have_handed_over(row: Row | None) -> bool:
     return row is not None and row.state == "success" and row.run_state not in RUN_ENDED
 
 
+def _may_be_elsewhere(returned: Any) -> bool:
+    """Return whether the XCom of a task may be where this module does not read it, as from Airflow 3.4 on."""
+    return returned is None and IN_REGIONS
+
+
 def _standing(owner: str, row: Row | None, returned: Any, events: Collection[str], *, known: bool) -> Standing:
     if row is None:
         return Standing(known, GONE)
-    pending = _may_have_handed_over(row) and _names_owner(returned, owner)
+    pending = _may_have_handed_over(row) and (_may_be_elsewhere(returned) or _names_owner(returned, owner))
     if row.state not in ENDED or pending:
         return Standing(True, None)
     if row.state != FAILED:

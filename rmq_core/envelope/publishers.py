@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 SPARK = ("spark-application-id",)
 DAGSTER = ("dagster-job", "dagster-run-id", "dagster-step-key")
-AIRFLOW = ("airflow-dag-id", "airflow-run-id", "airflow-task-id", "airflow-map-index")
+AIRFLOW = ("airflow-dag-id", "airflow-run-id", "airflow-task-id", "airflow-map-index", "airflow-loop-index")
 PUBLISHERS: Mapping[str, tuple[str, ...]] = {"spark": SPARK, "dagster": DAGSTER, "airflow": AIRFLOW}
 """The headers by integration. A Spark job or a step may copy the headers of a message that an orchestrator published,
 so the orchestrators come last."""

@@ -147,7 +147,10 @@ def _record_of_ours(claimant: Claimant, queue: LeasedQueue, lease_id: str) -> Se
     """Return the settled record of that name; None if a deleted run wrote it or it has just expired."""
     record = queue.settled(lease_id)
     if record is None or claimant.relation(record.owner) is Relation.FORMER:
-        log.info("Lease %s was settled by a run of the same name that was deleted; trying the next lease id.", lease_id)
+        log.info(
+            "Lease %s was settled by a run, or an iteration, of the same name that was deleted; trying the next id.",
+            lease_id,
+        )
         return None
     log.info("%s has acked %d messages under lease %s.", record.owner, record.acked, lease_id)
     return record

@@ -67,6 +67,25 @@ def test_an_owner_string_is_parsed_into_its_task(task: TaskIdentity) -> None:
     assert TaskIdentity.read(task.owner) == task
 
 
+def test_each_iteration_of_a_task_loop_has_a_lease_of_its_own() -> None:
+    """In a loop (Airflow 3.4), dag, run, task, map index and try number repeat, and iterations may overlap."""
+    passes = [replace(NOW, loop_index=index, mark=RunMark(MONDAY, 0, 100 + index)) for index in range(3)]
+    assert len({one.lease_id for one in (NOW, *passes)}) == 4
+    assert [TaskIdentity.read(one.owner) for one in passes] == passes
+    for one in passes:
+        assert one.headers["airflow-loop-index"] == str(one.loop_index)
+        for former in (NOW, *passes):
+            assert one.relation(former.owner) is (OURS if former is one else FOREIGN)
+    retry = replace(passes[1], try_number=NOW.try_number + 1, mark=RunMark(MONDAY, 0, 200))
+    assert retry.relation(passes[1].owner) is OURS
+
+
+def test_the_loop_is_read_from_the_context_of_the_task() -> None:
+    ti = SimpleNamespace(id=None, dag_id="dag", run_id="run", task_id="work", map_index=2, try_number=1)
+    made = TaskIdentity.of({"ti": ti, "loop": SimpleNamespace(index=4)})  # type: ignore[typeddict-item,typeddict-unknown-key]
+    assert (made.lease_id, made.loop_index) == ("dag/run/work/2~4", 4)
+
+
 def test_owners_of_earlier_versions_without_a_run_mark_are_parsed() -> None:
     assert TaskIdentity.read("airflow:dag/run/work/3/2") == UNMARKED
 
