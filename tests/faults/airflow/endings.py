@@ -74,13 +74,13 @@ class Scene:
         return psutil.Process(self.pid)
 
     def ended(self) -> bool:
-        """Return whether the run has ended and no message is held."""
+        """Return whether the run has ended and no message is held. Reclaims what has expired, as a consumer would."""
+        self.queue.backlog()
         state = self.world.airflow.rest.run_state(*self.run)
         return state in ("success", "failed") and not self.queue.stats().leases
 
     def waiting(self) -> dict[str, Message]:
-        """Return the messages that are ready, by payload. Reclaims what has expired, as a consumer would."""
-        self.queue.backlog()
+        """Return the messages that are ready, by payload."""
         return {str(message.payload): message for message in self.queue.peek(3)}
 
     def continues(self) -> bool:
