@@ -95,6 +95,14 @@ def failures_of(history: bytes) -> tuple[Failure, ...]:
         raise MalformedMessage("a stored entry has a damaged history") from error
 
 
+def stored_deliveries(envelope: bytes) -> int:
+    """Return the deliveries of a stored envelope without decoding the rest. Raises MalformedMessage."""
+    try:
+        return int(envelope[: envelope.index(b" ")])
+    except ValueError as error:
+        raise _malformed(envelope) from error
+
+
 def unblamed(history: bytes) -> int:
     """Return how many deliveries do not count against a message, from the newest line of its history."""
     mark = _MARK.search(history)

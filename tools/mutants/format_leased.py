@@ -114,8 +114,8 @@ FORMAT_LEASED = [
         "leased_failures",
         "an isolated group has another score",
         "rmq_core/lua/include/give_back.lua",
-        "set_delayed(keys.delayed, -group, envelope)",
-        "set_delayed(keys.delayed, -group - 0.5, envelope)",
+        "set_delayed(keys.delayed, due or -group, envelope)",
+        "set_delayed(keys.delayed, due or -group - 0.5, envelope)",
     ),
     written(
         "leased_messages",

@@ -83,6 +83,13 @@ SCRIPTS = [
         "tests/redis/test_leased_settle.py::test_a_message_that_fails_too_often_becomes_a_dead_letter",
     ),
     Mutant(
+        "the delay of a nack is that of the last message",
+        "rmq_core/lua/include/give_back.lua",
+        "how.soonest = math.min(how.soonest or math.huge, due or 0)",
+        "how.soonest = due or 0",
+        "tests/redis/test_leased_settle.py::test_a_nack_wakes_the_waiter_that_knows_a_later_due_time",
+    ),
+    Mutant(
         "the group is not isolated",
         "rmq_core/lua/include/give_back.lua",
         "if failures > 1 then group",

@@ -1,11 +1,12 @@
 -- Gives the newest `k` messages of a lease back: to the claim end of ready, to their isolated group, to delayed
--- (how.due) or to the dead letters. It takes them from the tail, so that the other messages keep their order and their
+-- or to the dead letters. It takes them from the tail, so that the other messages keep their order and their
 -- indexes. how: add (deliveries to count), group (number of the isolated group that they return to, or that they now
--- form; 0 for none), due (ms when delayed messages are ready again); for a failure also entry (a line of history
--- without its line end), max_deliveries, max_dead, failed_cap, together (how many messages failed at once), shared
--- (deliveries for which no single message is to blame). size: how many messages the lease has;
--- settled: whether some were settled before.
+-- form; 0 for none); for a failure also entry (a line of history without its line end), max_deliveries, max_dead,
+-- failed_cap, together (how many messages failed at once), shared (deliveries for which no single message is to blame),
+-- waits (see waits.lua; nil if all are ready at once) and now, in ms. size: how many messages the lease has;
+-- settled: whether some were settled before. Sets how.soonest: when the first of them is ready again, 0 for now.
 -- include: envelope
+-- include: waits
 -- include: mark
 -- include: set_delayed
 -- include: fitting
@@ -29,8 +30,8 @@ local function blamed(mark, how)
   if failures > 0 or shared > 0 then text = '\31' .. failures .. ' ' .. group .. ' ' .. most .. ' ' .. shared end
   return {line = how.entry .. text .. '\n', group = group, shared = shared}
 end
--- Counts a failed delivery. Returns the envelope, its isolated group or 0, and whether the message becomes a dead
--- letter. Only deliveries that the message is blamed for make it a dead letter, unless max_deliveries is 1.
+-- Counts a failed delivery. Returns the envelope, its isolated group or 0, whether the message becomes a dead letter,
+-- and when it is ready again, nil for now. Only deliveries that the message is blamed for make it a dead letter, unless max_deliveries is 1.
 local function failed_once(envelope, how, known)
   local count, kept, history, body = parts_of(envelope)
   local mark = mark_in(history)
@@ -42,14 +43,15 @@ local function failed_once(envelope, how, known)
   count = count + how.add
   local max = how.max_deliveries
   local dies = max == 1 or (how.together == 1 and max > 0 and count - made.shared >= max)
-  return written(count, kept, history, made.line, body), made.group, dies
+  local due = how.waits and due_after(how.waits, count, how.now) or nil
+  return written(count, kept, history, made.line, body), made.group, dies, due
 end
 local function place(envelopes, keys, how)
-  local back, isolated, dead, ids, failed, known = {}, 0, {}, {}, {}, {}
+  local back, apart, dead, ids, failed, known = {}, 0, {}, {}, {}, {}
   for i = 1, #envelopes do
-    local envelope, group, dies, _ = envelopes[i], how.group, false, nil
+    local envelope, group, dies, due, _ = envelopes[i], how.group, false, nil, nil
     if how.entry then
-      envelope, group, dies = failed_once(envelope, how, known)
+      envelope, group, dies, due = failed_once(envelope, how, known)
       if how.failed_cap > 0 then failed[#failed + 1] = envelope end
     else
       if how.add > 0 then _, envelope = recount(envelope, {add = how.add, entry = ''}) end
@@ -58,11 +60,14 @@ local function place(envelopes, keys, how)
     if dies then
       dead[#dead + 1] = envelope
       ids[#ids + 1] = message_id(envelope)
-    elseif group > 0 and not how.due then
-      set_delayed(keys.delayed, -group, envelope)
-      isolated = isolated + 1
     else
-      back[#back + 1] = envelope
+      how.soonest = math.min(how.soonest or math.huge, due or 0)
+      if due or group > 0 then
+        set_delayed(keys.delayed, due or -group, envelope)
+        apart = apart + 1
+      else
+        back[#back + 1] = envelope
+      end
     end
   end
   if #dead > 0 then
@@ -73,12 +78,8 @@ local function place(envelopes, keys, how)
     redis.call('LPUSH', keys.failed, unpack(failed))
     redis.call('LTRIM', keys.failed, 0, how.failed_cap - 1)
   end
-  if #back > 0 and how.due then
-    for i = 1, #back do set_delayed(keys.delayed, how.due, back[i]) end
-  elseif #back > 0 then
-    redis.call('LPUSH', keys.ready, unpack(back))
-  end
-  return #back + isolated, ids
+  if #back > 0 then redis.call('LPUSH', keys.ready, unpack(back)) end
+  return #back + apart, ids
 end
 local function give_back(keys, k, how)
   local size, back, ids, bytes, moved = how.size, 0, {}, 0, 0

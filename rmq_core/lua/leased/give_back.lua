@@ -1,8 +1,9 @@
 -- Nacks or releases the newest messages of a lease. Nacked messages count a delivery and go to ready, to an
 -- isolated group, to delayed or to the dead letters; released messages return to where they came from.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
--- ARGV: seq  slot_ttl_ms  lease_id  token  verb, nack or release  delay_ms:number  reason  max_deliveries:number, or 0
---       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
+-- ARGV: seq  slot_ttl_ms  lease_id  token  verb, nack or release  delays, of waits.lua  reason
+--       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
+--       bell, a pub/sub channel
 -- Reply: 'returned <count> <messages left in the lease> [<dead ids>]', 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -26,10 +27,10 @@ if verb == 'release' then
   if head.state ~= state then head.returned = head.returned + 1 end
 else
   how = failure_of(head, lease, settled)
-  how.entry, how.due = table.concat({'nack', now, head.owner, reason}, '\t'), delay_ms > 0 and now + delay_ms or nil
+  how.entry, how.waits, how.now = table.concat({'nack', now, head.owner, reason}, '\t'), waits_of(delays), now
   how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
   -- A quarter of what release moves, because each envelope is rewritten; an eighth if each is also sorted in.
-  state, most = 'n', how.due and 500 or 1000
+  state, most = 'n', how.waits and 500 or 1000
 end
 redis.call('PERSIST', lease)
 if head.state ~= state and (state == 'l' or how.size > 1) then
@@ -37,5 +38,5 @@ if head.state ~= state and (state == 'l' or how.size > 1) then
   redis.call('LSET', lease, 0, head_text(head))
 end
 local back, died, left = give_back(keys, most, how)
-if seen and back > 0 and (not how.due or sooner(timer, how.due)) then notify(waiters, wake, bell, now, seen) end
+if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, bell, now, seen) end
 return remember(table.concat({'returned', back + #died, left, unpack(died)}, ' '))

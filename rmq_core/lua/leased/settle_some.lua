@@ -2,7 +2,7 @@
 -- unless the caller only joined the lease and does not hold it.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
 --       done  completed
--- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delay_ms:number  reason
+-- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delays, of waits.lua  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
 --       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  bell, a pub/sub channel
 --       holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first
@@ -31,7 +31,7 @@ local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN
 local how = verb == 'release' and untouched(head, lease)
 if verb == 'nack' then
   how = alone_of(head, size)
-  how.entry, how.due = table.concat({'nack', now, head.owner, reason}, '\t'), delay_ms > 0 and now + delay_ms or nil
+  how.entry, how.waits, how.now = table.concat({'nack', now, head.owner, reason}, '	'), waits_of(delays), now
   how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
 end
 redis.call('PERSIST', lease)
@@ -64,5 +64,5 @@ if holds == '1' and redis.call('BITCOUNT', settled) >= size then
   finish(keys, head, now, head.returned == 0 and done_ttl_ms or 0, 0)
   verdict = 'all '
 end
-if seen and back > 0 and (not how.due or sooner(timer, how.due)) then notify(waiters, wake, bell, now, seen) end
+if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, bell, now, seen) end
 return remember(verdict .. table.concat(letters))

@@ -144,7 +144,7 @@ def test_a_nack_sends_the_limits_of_the_queue() -> None:
     core = engine(max_deliveries=None, max_dead=7, failed_log=5)
     (call,) = asked(nack(core, held(), delay=timedelta(seconds=3), reason="r"), b"returned 1 0")
     assert scripts([call]) == ["give_back"]
-    assert given(call, "verb", "lease_id", "token", "delay_ms", "reason") == ["nack", "job", "7.abc", 3000, "r"]
+    assert given(call, "verb", "lease_id", "token", "delays", "reason") == ["nack", "job", "7.abc", "1 3000", "r"]
     assert given(call, "max_deliveries", "max_dead", "failed_cap") == [0, 7, 5]
 
 
@@ -165,29 +165,33 @@ def test_a_reason_is_one_short_line_without_tabs(reason: str | None, kept: str) 
 
 
 def test_without_backoff_a_nacked_message_is_ready_at_once() -> None:
-    assert asked(nack(engine(), held()), b"returned 1 0")[0].given["delay_ms"] == 0
+    assert asked(nack(engine(), held()), b"returned 1 0")[0].given["delays"] == "1 0"
+
+
+MIXED = replace(held(3), envelopes=[envelope(name, deliveries=count) for name, count in (("x", 2), ("y", 0), ("z", 4))])
 
 
 @pytest.mark.parametrize(
-    ("lease", "delay_ms"),
+    ("lease", "delays"),
     [
-        (held(1), 2000),
-        (held(1, takeovers=2), 8000),
-        (replace(held(1), envelopes=[envelope("x", deliveries=3)]), 16_000),
-        (held(1, in_memory=False), 2000),
-        (held(1, in_memory=False, takeovers=1), 4000),
+        (held(1), "1 2000"),
+        (held(1, takeovers=2), "3 8000"),
+        (replace(held(1), envelopes=[envelope("x", deliveries=3)]), "4 16000"),
+        (MIXED, "1 2000 4000 8000 16000 32000"),
+        (replace(MIXED, takeovers=1), "2 4000 8000 16000 32000 60000"),
+        (held(1, in_memory=False, takeovers=1), "2 4000 8000 16000 32000" + 60 * " 60000"),
     ],
 )
-def test_the_backoff_grows_with_the_deliveries_that_are_known(lease: Lease, delay_ms: int) -> None:
+def test_the_backoff_covers_the_deliveries_that_the_messages_may_have(lease: Lease, delays: str) -> None:
     core = engine(backoff=exponential(base=2, cap=60, jitter=0))
-    assert asked(nack(core, lease), b"returned 1 0")[0].given["delay_ms"] == delay_ms
-    assert asked(nack(core, lease, [ref(0)]), b"all s")[0].given["delay_ms"] == delay_ms
+    assert asked(nack(core, lease), b"returned 1 0")[0].given["delays"] == delays
+    assert asked(nack(core, lease, [ref(0)]), b"all s")[0].given["delays"] == delays
 
 
 def test_a_delay_of_the_nack_overrides_the_backoff() -> None:
     core = engine(backoff=exponential(base=2, jitter=0))
-    assert asked(nack(core, held(), delay=0), b"returned 1 0")[0].given["delay_ms"] == 0
-    assert asked(nack(core, held(), delay=0.0001), b"returned 1 0")[0].given["delay_ms"] == 1
+    assert asked(nack(core, held(), delay=0), b"returned 1 0")[0].given["delays"] == "1 0"
+    assert asked(nack(core, held(), delay=0.0001), b"returned 1 0")[0].given["delays"] == "1 1"
 
 
 def test_a_backoff_that_gives_no_duration_is_refused() -> None:

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.durability import apart, check, confirming
 from rmq_core.discipline.leased.operations.reclaiming import tell_dead
-from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.codec import Message, MessageRef, stored_deliveries
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.messages import Lease, token_of
+from rmq_core.messages import Lease, envelopes_of, token_of
 from rmq_core.policy import milliseconds
 from rmq_core.queue.journal import note
 from rmq_core.queue.settle import Some, extend_each
@@ -22,6 +22,8 @@ from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
 _ACK = Operation.ACK
+_NOW = "1 0"
+_COVERED = 64
 _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
 
@@ -100,14 +102,15 @@ def nack(
 ) -> Exchange[SettleReport]:
     """Requeue messages as failed: the delivery counts; after `max_deliveries` failures they become dead letters.
 
-    delay: seconds or timedelta before they are ready again; None is the queue's backoff. reason: its first 200
+    delay: seconds or timedelta before they are ready again; None is the queue's backoff, for each message after its own
+    number of deliveries. reason: its first 200
     characters are kept in the message's history. When the lease is lost, nacking the whole lease raises LeaseLost;
     nacking some messages reports it as their outcome.
     """
-    delay_ms = _delay_ms(engine, lease, delay)
+    delays = _delays(engine, lease, delay)
     if messages is not None:
-        return (yield from _settle_some(engine, lease, "nack", messages, delay_ms, one_line(reason)))
-    return (yield from _give_back(engine, lease, "nack", delay_ms, reason))
+        return (yield from _settle_some(engine, lease, "nack", messages, delays, one_line(reason)))
+    return (yield from _give_back(engine, lease, "nack", delays, reason))
 
 
 def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
@@ -122,12 +125,12 @@ def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) ->
 
 
 def _give_back(
-    engine: LeasedEngine, lease: Lease, verb: str, delay_ms: int = 0, reason: str | None = None
+    engine: LeasedEngine, lease: Lease, verb: str, delays: str = _NOW, reason: str | None = None
 ) -> Exchange[SettleReport]:
     keys, config = engine.keys, engine.config
     call = script(
         "leased/give_back", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
-        lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms,
+        lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays,
         reason=one_line(reason), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
         failed_cap=config.failed_log, bell=keys.bell,
     )  # fmt: skip
@@ -148,7 +151,7 @@ def _give_back(
 
 
 def _settle_some(
-    engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delay_ms: int = 0, reason: str = ""
+    engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delays: str = _NOW, reason: str = ""
 ) -> Exchange[SettleReport]:
     with lease.state:
         messages = list(messages)
@@ -158,7 +161,7 @@ def _settle_some(
         indexes = sorted(set(refs), reverse=True)
         for first in range(0, len(indexes), step):
             chunk = indexes[first : first + step]
-            call = _some(engine, lease, verb, chunk, delay_ms, reason)
+            call = _some(engine, lease, verb, chunk, delays, reason)
             reply, confirmed = apart(call, (yield call))
             verdict, _, letters = reply.decode().partition(" ")
             if verdict in {"some", "all"}:
@@ -194,11 +197,11 @@ def _once_over(lease: Lease, index: int) -> Outcome:
     return Outcome.SETTLED_BEFORE if 0 <= index < lease.count else Outcome.MISSING
 
 
-def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:
+def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], delays: str, reason: str) -> Call:
     keys, config = engine.keys, engine.config
     call = script(
         "leased/settle_some", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
-        done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms,
+        done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays,
         reason=reason, max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
         failed_cap=config.failed_log, completed_cap=config.completed_log,
         done_ttl_ms=config.settled_ttl_ms if lease.named else 0, bell=keys.bell,
@@ -219,11 +222,21 @@ def _index(lease: Lease, message: Message | MessageRef) -> int:
     return message.index
 
 
-def _delay_ms(engine: LeasedEngine, lease: Lease, delay: timedelta | float | None) -> int:
+def _delays(engine: LeasedEngine, lease: Lease, delay: timedelta | float | None) -> str:
+    """Return how long nacked messages wait, as the scripts take it (see lua/include/waits.lua).
+
+    The scripts look up each message by its own deliveries, so the range covers those that are in memory. Where the
+    messages are not, it covers the first 64; a message with more waits like one with 64.
+    """
     if delay is not None:
-        return milliseconds("delay", delay)
+        return f"1 {milliseconds('delay', delay)}"
     backoff = engine.config.backoff
     if backoff is None:
-        return 0
-    before = lease.messages[0].deliveries if lease.complete else 1
-    return milliseconds("backoff", backoff.delay(max(before, lease.takeovers + 1)))
+        return _NOW
+    present = lease.takeovers + 1
+    least, most = present, present + _COVERED
+    if lease.complete:
+        counts = {stored_deliveries(envelope) for envelope in envelopes_of(lease)}
+        least, most = present + min(counts), present + max(counts)
+    covered = range(least, min(most + 1, least + _COVERED))
+    return " ".join(map(str, [least, *(milliseconds("backoff", backoff.delay(count)) for count in covered)]))
