@@ -1,5 +1,5 @@
 -- Returns a page of the entries of a stream, about 4 MiB of it at most; changes nothing.
--- KEYS: stream
+-- KEYS: stream  paused?, which holds the last delivered entry of a group while its queue is paused
 -- ARGV: group, '' for all entries, else for those that were not delivered to it  last, id of the entry before the page, ''
 --         for the first one  most:number, how many to return  field, that holds the message
 -- Reply: {id and message of each entry...}; an entry without the field has an empty message.
@@ -8,7 +8,7 @@
 local after, ids = last, {}
 if last == '' then
   local found = group ~= '' and group_of(stream, group)
-  after = found and found['last-delivered-id'] or '0-0'
+  after = paused and redis.call('GET', paused) or (found and found['last-delivered-id']) or '0-0'
 end
 local function value_of(fields)
   for i = 1, #fields, 2 do

@@ -8,7 +8,7 @@ from rmq_core.discipline.jobs.engine import JobsEngine, refused
 from rmq_core.discipline.jobs.job import check_id
 from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.discipline.jobs.operations.adding import job_digest, key_digest
-from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.choosing import id_of
 from rmq_core.queue.moving import PAGE
@@ -45,9 +45,11 @@ def _cancelled(
 
 def _ready_entry(engine: JobsEngine, job_id: str) -> Exchange[bytes | None]:
     """Return the entry of the stream that holds a ready job of this id; None if there is none."""
-    last = (yield Command(("GET", engine.keys.paused))) or ""
+    keys, last = engine.keys, ""
     while found := (
-        yield script("pages/entries", stream=engine.keys.ready, group=GROUP, last=last, most=PAGE, field="e")
+        yield script(
+            "pages/entries", stream=keys.ready, paused=keys.paused, group=GROUP, last=last, most=PAGE, field="e"
+        )
     ):
         for entry, envelope in zip(found[::2], found[1::2], strict=True):
             if id_of(envelope) == job_id:

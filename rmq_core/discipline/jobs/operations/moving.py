@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rmq_core.discipline.jobs.engine import JobsEngine, prepare
 from rmq_core.discipline.jobs.job import check_id, read_options
@@ -10,7 +10,7 @@ from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.envelope import codec
 from rmq_core.envelope.stored import StoredMessage, StoredPage, unmarked
 from rmq_core.errors import ConfigurationError, PayloadError
-from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.moving import KEEP_MS, PAGE, Cursor, ImportEntry, list_page, progress_key, states_only, stored
 
@@ -29,9 +29,7 @@ def export_page(engine: JobsEngine, state: str, cursor: Cursor = ()) -> Exchange
         return (yield from _delayed_page(engine, cursor))
     if state == "dead":
         return (yield from list_page(engine.keys.dead, "right", state, cursor))
-    before = None if cursor else (yield Command(("GET", engine.keys.paused)))
-    begun = cursor if before is None else (before if isinstance(before, str) else before.decode(),)
-    return (yield from _entries_page(engine.keys.ready, "ready", GROUP, begun))
+    return (yield from _entries_page({"stream": engine.keys.ready, "paused": engine.keys.paused}, state, GROUP, cursor))
 
 
 def import_entry(engine: JobsEngine, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
@@ -67,10 +65,8 @@ def import_chunk(
     yield from stored(engine, name, call)
 
 
-def _entries_page(key: bytes, state: str, group: bytes, cursor: Cursor) -> Exchange[StoredPage]:
-    found = yield script(
-        "pages/entries", stream=key, group=group, last=cursor[0] if cursor else "", most=PAGE, field="e"
-    )
+def _entries_page(keys: Mapping[str, bytes], state: str, group: bytes, cursor: Cursor) -> Exchange[StoredPage]:
+    found = yield script("pages/entries", **keys, group=group, last=cursor[0] if cursor else "", most=PAGE, field="e")
     return StoredPage([StoredMessage(state, envelope) for envelope in found[1::2]], (found[-2],) if found else None)
 
 
@@ -101,6 +97,6 @@ def _held_page(engine: JobsEngine, cursor: Cursor) -> Exchange[StoredPage]:
         ]
         return StoredPage(held, (ids, -1, further) if further else (ids, 0, b""))
     name = ids[place].decode()
-    page = yield from _entries_page(keys.lease(name), "leased", b"", (last,) if last else ())
+    page = yield from _entries_page({"stream": keys.lease(name)}, "leased", b"", (last,) if last else ())
     found = [one._replace(lease=name) for one in page.messages]
     return StoredPage(found, (ids, place, *page.cursor) if page.cursor else (ids, place + 1, b""))
