@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import Asset
 from airflow.sdk.execution_time.context import OutletEventAccessor
 
 from rmq_core import ConfigurationError
+from rmq_core.work import by_queue
 
 LONGEST = 250
 """Airflow accepts keys of at most this many characters."""
@@ -38,19 +39,19 @@ def check_partitions(partition_by: PartitionBy | None, asset: object) -> None:
         )
 
 
-def queue_of(queue: str, key: str) -> str:
-    """Return the name of the queue of a partition."""
-    return f"{queue}/{key}"
+def apart(queue: str, partition_by: PartitionBy, payloads: Iterable[Any]) -> dict[str, list[Any]]:
+    """Return the payloads by partition, in their order.
 
+    Raises ConfigurationError for a key that Airflow or the name of a queue cannot have, before anything is published.
+    """
+    start = f"{queue}/"
 
-def apart(partition_by: PartitionBy, payloads: Iterable[Any]) -> dict[str, list[Any]]:
-    """Return the payloads by partition, in their order. Raises ConfigurationError for a key that Airflow refuses."""
-    found: dict[str, list[Any]] = {}
-    for payload in payloads:
+    def queue_of(payload: Any) -> str:
         key = partition_by(payload)
         if not isinstance(key, str) or not key.strip() or len(key) > LONGEST:
             raise ConfigurationError(
                 f"`partition_by` must return a text of 1 to {LONGEST} characters, not only blanks, and not {key!r:.80}"
             )
-        found.setdefault(key, []).append(payload)
-    return found
+        return start + key
+
+    return {name.removeprefix(start): found for name, found in by_queue(payloads, queue_of).items()}

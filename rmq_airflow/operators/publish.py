@@ -21,7 +21,7 @@ from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
-from rmq_airflow.partitions import PartitionBy, apart, check_partitions, queue_of
+from rmq_airflow.partitions import PartitionBy, apart, check_partitions
 from rmq_airflow.tracing import trace_headers
 from rmq_core import ConfigurationError, LeasedConfig, PublishReport, RedisMessageQueueError, WorkQueue, require
 
@@ -64,7 +64,9 @@ class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
     :param delay: seconds or timedelta before the messages become ready
     :param headers: additional headers of the messages (templated)
     :param partition_by: a function that returns the partition of a payload, which is published to the queue
-        ``<redis_queue>/<partition>``; the event of ``asset``, which must be an Asset, carries the partition keys
+        ``<redis_queue>/<partition>``; the event of ``asset``, which must be an Asset, carries the partition keys. All
+        payloads are read and sorted before the first is published, so a partition without a valid name fails the task
+        while nothing is published
     :param asset: the asset whose event to emit: by default the queue's own, through the AssetAlias
         ``rmq:<redis_queue_conn_id>/<redis_queue>`` if neither is templated; or an AssetAlias or Asset that you define;
         None emits no event
@@ -139,16 +141,15 @@ class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
         total: PublishedReport,
         keys: set[str],
     ) -> None:
-        for chunk in _chunks(self._payloads(context)):
-            for key, payloads in apart(partition_by, chunk).items():
-                part: PublishedReport = {"queue": self.redis_queue, "accepted": 0, "duplicates": 0, "dropped": 0}
-                try:
-                    self._publish(hook, queue_of(self.redis_queue, key), [payloads], context, part)
-                finally:
-                    for name in COUNTS:
-                        total[name] += part[name]
-                if _to_ring(part, context):
-                    keys.add(key)
+        for key, payloads in apart(self.redis_queue, partition_by, self._payloads(context)).items():
+            part: PublishedReport = {"queue": self.redis_queue, "accepted": 0, "duplicates": 0, "dropped": 0}
+            try:
+                self._publish(hook, f"{self.redis_queue}/{key}", _chunks(payloads), context, part)
+            finally:
+                for name in COUNTS:
+                    total[name] += part[name]
+            if _to_ring(part, context):
+                keys.add(key)
 
     def _check(self, queue: WorkQueue) -> None:
         check_discipline(queue)

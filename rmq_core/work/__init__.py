@@ -20,7 +20,7 @@ from rmq_core.work.handover import Handover, Submission, check_secrets
 from rmq_core.work.keeping import Settleable, conclude
 from rmq_core.work.lease_watch import LeaseWatch
 from rmq_core.work.limits import ALERTS, AlertLimits, Exceeded, Grade, LimitBounds, StatsLimits
-from rmq_core.work.publishing import publishing_as, with_publisher
+from rmq_core.work.publishing import by_queue, publishing_as, with_publisher
 from rmq_core.work.secret_references import Resolve, resolve_secret
 from rmq_core.work.threshold import Counted, Threshold, counted, depth
 
@@ -46,6 +46,7 @@ __all__ = [
     "Submission",
     "Threshold",
     "acting_as",
+    "by_queue",
     "check_on_settled",
     "check_secrets",
     "claim_as",

@@ -1,13 +1,16 @@
-"""`publishing_as`: let the messages of a queue object say who published them."""
+"""What publishers share: messages that name who published them, and payloads sorted by queue."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from rmq_core.errors import ConfigurationError
 from rmq_core.messages import NewMessage
+from rmq_core.queue.keys import check_name
 
+P = TypeVar("P")
 Q = TypeVar("Q")
 Publisher: TypeAlias = Callable[[], Mapping[str, str]]
 """Returns the headers that name the publisher; none if there is nobody to name."""
@@ -32,6 +35,26 @@ def with_publisher(message: Any, publisher: Mapping[str, str]) -> Any:
     if not isinstance(message, NewMessage) or message.headers is None:
         return message
     return message._replace(headers={**message.headers, **publisher})
+
+
+def by_queue(payloads: Iterable[P], queue_of: Callable[[P], str]) -> dict[str, list[P]]:
+    """Return payloads by the name of the queue that each belongs in, in their order.
+
+    Reads all payloads. Raises ConfigurationError for a name that no queue can have; as nothing is published by then, a
+    retry does not publish the payloads before it once more.
+    """
+    found: dict[str, list[P]] = {}
+    for place, payload in enumerate(payloads):
+        name = queue_of(payload)
+        if name not in found:
+            try:
+                check_name("the name of its queue", name)
+            except ConfigurationError as error:
+                raise ConfigurationError(
+                    f"payload {place} belongs in no queue, so none was published: {error}"
+                ) from None
+        found.setdefault(name, []).append(payload)
+    return found
 
 
 def _named(call: Callable[..., Any], publisher: Publisher, *, of_list: bool) -> Callable[..., Any]:

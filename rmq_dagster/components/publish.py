@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from rmq_core import ConfigurationError, PublishReport
+from rmq_core.work import by_queue
 from rmq_dagster.components.base import QueueComponent, function_at
 from rmq_dagster.components.scaffolding import PublishScaffolder
 from rmq_dagster.console_link import console_link
@@ -53,15 +54,15 @@ class RedisQueuePublishComponent(QueueComponent):
 
     def execute(self, context: dg.AssetExecutionContext, package: str) -> dg.MaterializeResult[Any]:
         """Publish and report the counts as metadata. `package`: the base of a function name that begins with a dot."""
-        by_queue = self.sorted(self.payloads(package))
-        reports = [self.publish(context, name, payloads) for name, payloads in by_queue.items()]
+        found = self.sorted(self.payloads(package))
+        reports = [self.publish(context, name, payloads) for name, payloads in found.items()]
         return dg.MaterializeResult(
             metadata={
                 "rmq/queue": self.queue,
-                **(console_link(*by_queue) if len(by_queue) == 1 else {}),
+                **(console_link(*found) if len(found) == 1 else {}),
                 "rmq/published": sum(report.accepted for report in reports),
                 "rmq/duplicates": sum(report.duplicates for report in reports),
-                "rmq/queues": len(by_queue),
+                "rmq/queues": len(found),
             }
         )
 
@@ -73,14 +74,11 @@ class RedisQueuePublishComponent(QueueComponent):
         return produced
 
     def sorted(self, payloads: Iterable[Any]) -> dict[str, list[Any]]:
-        """Return the payloads grouped by queue."""
+        """Return the payloads by queue. Raise ConfigurationError if one has no queue, before any is published."""
         queues = self.queues
         if not isinstance(queues, QueuePartitions):
             return {queues: list(payloads)}
-        by_queue: dict[str, list[Any]] = {}
-        for payload in payloads:
-            by_queue.setdefault(queues.queue(self.partition_of(payload)), []).append(payload)
-        return by_queue
+        return by_queue(payloads, lambda payload: queues.queue(self.partition_of(payload)))
 
     def partition_of(self, payload: Any) -> str:
         """Return the partition of a message. Raise ConfigurationError when the message lacks the field."""

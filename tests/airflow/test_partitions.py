@@ -8,6 +8,7 @@ import pytest
 from airflow.sdk import Asset, AssetAlias
 
 from rmq_airflow import partitions
+from rmq_airflow.operators import publish as publish_module
 from rmq_airflow.operators.publish import RedisQueuePublishOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
 from tests.airflow.conftest import MakeContext
@@ -66,13 +67,14 @@ def test_without_an_asset_it_publishes_and_emits_nothing(
     assert payloads(secured_url, "orders/b") == ["b1"]
 
 
-@pytest.mark.parametrize("key", ["", " ", None, 7, "x" * 251])
-def test_a_key_that_airflow_would_refuse_is_refused_before_anything_of_its_chunk_is_published(
-    key: Any, connection: str, secured_url: str, task_context: MakeContext
+@pytest.mark.parametrize("key", ["", " ", None, 7, "x" * 251, "{a}", "a\n"])
+def test_a_key_that_airflow_or_a_queue_would_refuse_is_refused_before_anything_is_published(
+    key: Any, connection: str, secured_url: str, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigurationError, match="partition_by"):
+    monkeypatch.setattr(publish_module, "CHUNK", 1)
+    with pytest.raises(ConfigurationError, match=r"partition_by|payload 2 belongs in no queue"):
         publish(task_context, asset=None, partition_by=lambda payload: key if payload == "a2" else payload[0])
-    assert payloads(secured_url, "orders/a") == []
+    assert payloads(secured_url, "orders/a") == payloads(secured_url, "orders/b") == []
 
 
 @pytest.mark.parametrize("asset", ["queue", AssetAlias("orders")])

@@ -26,6 +26,7 @@ NEVER_MOVED = {
     "publishing_as",
     "check_secrets",
     "resolve_secret",
+    "by_queue",
     "with_publisher",
 }
 PUBLIC = [(face, name) for face in FACES for name in face.__all__]

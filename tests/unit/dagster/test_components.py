@@ -140,6 +140,8 @@ def test_messages_are_sorted_into_the_queues_of_their_partitions() -> None:
     for payload in ({"land": "de"}, "de", ["country"]):
         with pytest.raises(ConfigurationError, match="partition_by='country' is not a field"):
             component.sorted([payload])
+    with pytest.raises(ConfigurationError, match="payload 1 belongs in no queue, so none was published"):
+        component.model_copy(update={"queue": 300 * "x"}).sorted([north, {"country": 250 * "y"}])
 
 
 def test_pysparks_own_submit_starts_a_spark_job_by_default() -> None:
