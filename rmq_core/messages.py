@@ -171,7 +171,12 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is gone for good: Redis reported it, or the heartbeat could not extend it in time."""
+        """Whether the lease is gone for good: Redis reported it, or the heartbeat could not extend it in time.
+
+        Once it was true, it stays true, and the end of a `process` block raises LeaseLost instead of acking, because
+        the block may have left its work. Redis may still have the lease then: a blocked event loop keeps heartbeats
+        from running. In a forked child, to which no heartbeat reports, it is true only for what Redis answered there.
+        """
         state = self.state
         if monotonic() >= state.until:
             state.lost = True  # final: after a late heartbeat reply the holder may have given up already

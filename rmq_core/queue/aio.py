@@ -18,7 +18,7 @@ from rmq_core.policy import seconds
 from rmq_core.queue.aio_heartbeats import AsyncExtender, heartbeats
 from rmq_core.queue.base import Awaited, E, QueueBase
 from rmq_core.queue.heartbeats import Heartbeat
-from rmq_core.queue.process import AsyncProcess, nack_failed, reason_of
+from rmq_core.queue.process import AsyncProcess, is_open, nack_failed, reason_of
 from rmq_core.queue.recording import flush, one_attempt
 from rmq_core.queue.settle import open_places
 
@@ -83,8 +83,8 @@ class AsyncFacade(QueueBase[E], Awaited):
 
         Yields None when there is no work. An exception propagates after the nack; cancellation, KeyboardInterrupt
         and SystemExit leave the lease alone; its messages are redelivered when it expires. Messages settled in the
-        block stay settled; the end of the block settles the rest. Takes the arguments of `claim`. Also decorates a
-        function that takes a lease.
+        block stay settled; the end of the block settles the rest, or raises LeaseLost if `lease.lost` was true before.
+        Takes the arguments of `claim`. Also decorates a function that takes a lease.
         """
         claim = functools.partial(
             self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
@@ -105,7 +105,7 @@ class AsyncFacade(QueueBase[E], Awaited):
             except Exception as error:
                 await self._give_up(held, error)
                 raise
-            if not held.state.settled:
+            if is_open(held):
                 await self._verbs.ack(held)
 
     async def _give_up(self, held: Lease, error: Exception) -> None:

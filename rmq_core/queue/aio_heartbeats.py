@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -47,6 +48,11 @@ class HeartbeatTask:
         self._heartbeats.discard(heartbeat)
         if not self._heartbeats:
             self._changed.set()
+
+    def end_all(self) -> None:
+        """Stop, in a forked child: no heartbeat of the parent reports the deadlines of its leases there."""
+        for heartbeat in self._heartbeats:
+            heartbeat.end()
 
     async def _run(self) -> None:
         try:
@@ -97,6 +103,14 @@ class HeartbeatTask:
 
 
 _tasks_of: WeakKeyDictionary[Any, HeartbeatTask] = WeakKeyDictionary()
+
+
+def _end_all() -> None:
+    for task in list(_tasks_of.values()):
+        task.end_all()
+
+
+os.register_at_fork(after_in_child=_end_all)
 
 
 def heartbeats() -> HeartbeatTask:

@@ -126,7 +126,9 @@ class HeartbeatThreads:
         self.of(heartbeat.queue).remove(heartbeat)
 
     def reset(self) -> None:
-        """Forget the parent's leases in a forked child."""
+        """Forget the parent's leases in a forked child, to which no heartbeat of the parent reports their deadlines."""
+        for thread in list(self._of.values()):
+            thread.end_all()
         self.__init__()  # type: ignore[misc]
 
 
@@ -152,6 +154,11 @@ class HeartbeatThread:
         """Stop extending the lease; the thread notices when it wakes."""
         with self._changed:
             self._heartbeats.discard(heartbeat)
+
+    def end_all(self) -> None:
+        """Stop without a lock, in a forked child: a thread of the parent may have held it during the fork."""
+        for heartbeat in self._heartbeats:
+            heartbeat.end()
 
     def _run(self) -> None:
         while True:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from rmq_core.errors import RedisMessageQueueError
+from rmq_core.errors import LeaseLost, RedisMessageQueueError
 from rmq_core.messages import Lease
 
 P = ParamSpec("P")
@@ -73,6 +73,17 @@ class AsyncProcess(AbstractAsyncContextManager["Lease | None", "bool | None"]):
                 return None if lease is None else await handler(lease, *args, **kwargs)
 
         return handle
+
+
+def is_open(lease: Lease) -> bool:
+    """Return whether the end of a block has to ack the lease.
+
+    Raises LeaseLost if the block could know that the lease is lost: it may have left its work, which an ack would lose,
+    even if Redis would accept it. Otherwise the token decides, however long ago the last heartbeat was.
+    """
+    if lease.state.lost and not lease.state.settled:
+        raise LeaseLost(lease.id, "it could not be extended in time, so the end of the block did not ack it")
+    return not lease.state.settled
 
 
 def reason_of(error: BaseException) -> str:

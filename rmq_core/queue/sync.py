@@ -17,7 +17,7 @@ from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue.base import Blocking, E, QueueBase
 from rmq_core.queue.heartbeats import Extender, Heartbeat, heartbeats
-from rmq_core.queue.process import Process, nack_failed, reason_of
+from rmq_core.queue.process import Process, is_open, nack_failed, reason_of
 from rmq_core.queue.recording import flush, one_attempt
 from rmq_core.queue.settle import open_places
 
@@ -81,8 +81,8 @@ class Facade(QueueBase[E], Blocking):
 
         Yields None when there is no work. An exception propagates after the nack; KeyboardInterrupt, SystemExit and
         GeneratorExit leave the lease alone; its messages are redelivered when it expires. Messages settled in the block
-        stay settled; the end of the block settles the rest. Takes the arguments of `claim`. Also decorates a function
-        that takes a lease.
+        stay settled; the end of the block settles the rest, or raises LeaseLost if `lease.lost` was true before. Takes
+        the arguments of `claim`. Also decorates a function that takes a lease.
         """
         claim = functools.partial(
             self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
@@ -101,7 +101,7 @@ class Facade(QueueBase[E], Blocking):
             except Exception as error:
                 self._give_up(held, error)
                 raise
-            if not held.state.settled:
+            if is_open(held):
                 self._verbs.ack(held)
 
     def _give_up(self, held: Lease, error: Exception) -> None:

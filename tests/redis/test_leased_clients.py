@@ -80,6 +80,34 @@ assert status == 0
 assert queue.stats()[:4] == (0, 0, 0, 0), queue.stats()
 print("fine")
 """
+FORKED_LEASES = """
+import asyncio, os, sys, time
+import rmq_core.asyncio
+from rmq_core import LeasedConfig, LeasedQueue, messages
+
+
+def child_sees(lease):
+    if not os.fork():
+        messages.monotonic = lambda: time.monotonic() + 3600
+        os._exit(lease.lost)
+    _, status = os.wait()
+    return os.waitstatus_to_exitcode(status)
+
+
+async def with_asyncio():
+    async with rmq_core.asyncio.LeasedQueue(sys.argv[1], "q") as queue:
+        async with queue.process() as lease:
+            assert child_sees(lease) == 0
+
+
+queue = LeasedQueue(sys.argv[1], "q", LeasedConfig(lease=60))
+queue.publish_many(["a", "b"])
+with queue.process() as lease:
+    assert child_sees(lease) == 0
+asyncio.run(with_asyncio())
+assert queue.stats()[:4] == (0, 0, 0, 0), queue.stats()
+print("fine")
+"""
 
 
 @pytest.fixture(params=[{}, {"decode_responses": True}, {"protocol": 3}, {"decode_responses": True, "protocol": 3}])
@@ -155,7 +183,7 @@ def test_an_invalid_queue_name_is_refused(world: World, name: Any) -> None:
         world.queue(name)
 
 
-@pytest.mark.parametrize("script", [FORKING, FORKED_HEARTBEAT], ids=["calls", "heartbeats"])
+@pytest.mark.parametrize("script", [FORKING, FORKED_HEARTBEAT, FORKED_LEASES], ids=["calls", "heartbeats", "leases"])
 def test_a_forked_child_and_its_parent_do_not_get_in_each_others_way(
     redis_client: redis.Redis, server_url: str, script: str
 ) -> None:

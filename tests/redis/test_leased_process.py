@@ -79,6 +79,27 @@ def test_a_block_whose_lease_was_lost_raises_at_its_end(world: World) -> None:
     assert queue.ack(thief).settled == 1
 
 
+def test_a_block_that_saw_its_lease_lost_does_not_ack_what_it_may_have_left(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    seen = []
+    with pytest.raises(LeaseLost, match="did not ack"), queue.process(lease_id="job") as lease:  # noqa: PT012
+        lease.state.until = 0  # as after an event loop was blocked: Redis still has the lease
+        seen.append(lease.lost)
+    assert seen == [True]
+    assert queue.lease_info("job").settled == 0
+    expire(world, "job")
+    assert queue.claim().message.deliveries == 2
+
+
+def test_a_block_that_did_not_look_acks_its_lease_if_redis_has_it_however_late(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with queue.process(lease_id="job") as lease:
+        lease.state.until = 0
+    assert queue.settled("job").acked == 1
+
+
 def test_an_exception_is_not_hidden_by_a_nack_that_fails(world: World, caplog: pytest.LogCaptureFixture) -> None:
     queue = world.queue()
     queue.publish("x")
