@@ -183,6 +183,35 @@ def test_expiry_death_and_redrive_are_in_the_journal(world: World) -> None:
     ]  # fmt: skip
 
 
+def test_each_expiry_names_the_holder_of_its_lease_however_soon_they_follow(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=None, journal=100))
+    message_id = queue.publish("x").id
+    for owner in ("w1", "w2"):
+        expire(world, queue.claim(owner=owner).id)
+        queue.backlog()
+    others = world.queue(config=LeasedConfig(max_deliveries=None))
+    expire(world, others.claim(owner="w3").id)
+    others.backlog()  # this client keeps no journal: only the message knows
+    expired = [("expired", "w1"), ("expired", "w2"), ("expired", "w3")]
+    assert [step for step in told(queue.why(message_id)) if step[0] == "expired"] == expired
+    queue.ack(queue.claim(owner="w4"))
+    assert [step for step in told(queue.why(message_id)) if step[0] == "expired"] == expired[:2]
+
+
+def test_a_release_by_an_operator_and_a_handover_are_no_further_delivery(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(journal=100))
+    message_id = queue.publish("x").id
+    queue.claim(owner="w1", lease_id="job")
+    queue.adopt("job", owner="w1", if_owner="w1")
+    with acting_as("alice"):
+        queue.release_lease("job")
+    timeline = queue.why(message_id)
+    assert told(timeline)[1:] == [("claimed", "w1"), ("handed over", "w1"), ("released", "alice")]
+    assert timeline.steps[-1].detail == "held by w1"
+    assert timeline.verdict == "delivered once, acked never"
+    assert queue.claim().message.deliveries == 1
+
+
 @pytest.mark.parametrize("journal", [None, 100])
 def test_what_an_operator_does_to_a_message_is_in_the_journal_though_his_process_keeps_none(
     world: World, journal: int | None

@@ -96,19 +96,24 @@ class LeasedEngine:
         if self.on_event is not None:
             self.emit(Operation.CLAIM, lease.count, lease.id)
 
-    def taken(self, lease: Lease) -> None:
-        """Emit a takeover or an adoption."""
+    def taken(self, lease: Lease, event: str = "taken over") -> None:
+        """Emit a takeover or an adoption; `event` is what the journal calls it."""
         self.tell(Operation.TAKEOVER, lease.count, lease.id)
         if self.tally is not None:
             self.tally.taken(lease)
         if self.journal is not None:
-            note("taken over", lease=lease, n=lease.count)
+            note(event, lease=lease, n=lease.count)
 
-    def ended(self, operation: Operation, count: int, lease: Lease, ids: Sequence[str] = (), **about: Any) -> None:
-        """Emit that messages of a lease were settled, and note how long after the claim; `ids` unless it is all."""
+    def ended(
+        self, operation: Operation, count: int, lease: Lease, ids: Sequence[str] = (), by: str = "", **about: Any
+    ) -> None:
+        """Emit that messages of a lease were settled, and note how long after the claim; `ids` unless it is all.
+
+        by: who settled them, if it was not the holder.
+        """
         if count > 0:
             if self.journal is not None:
-                note(_PAST[operation], lease=lease, ids=ids, n=count, r=about.get("reason") or "")
+                note(_PAST[operation], lease=lease, ids=ids, n=count, r=about.get("reason") or "", b=by)
             if self.tally is not None:
                 self.tally.ended(operation, count, lease)
             if self.on_event is not None:

@@ -30,6 +30,20 @@ def adopt(
     delivery. if_owner: adopt it only when this owner holds it, else raise LeaseOwnedByOther. Raises LeaseLost when no
     lease has this id or its deliveries are used up, LeaseAlreadySettled when it was acked as a whole.
     """
+    handed = owner is None or owner == if_owner
+    return (yield from seize(engine, lease_id, owner, if_owner, lease, event="handed over" if handed else "taken over"))
+
+
+def seize(
+    engine: LeasedEngine,
+    lease_id: str,
+    owner: str | None,
+    if_owner: str | None,
+    lease: timedelta | float | None = None,
+    *,
+    event: str = "",
+) -> Exchange[Lease]:
+    """Adopt a lease; `event` is what the journal calls that, and no takeover is emitted without one."""
     new, expected = owner_of("owner", owner), owner_of("if_owner", if_owner)
     lease_ms, name = engine.lease_ms(lease), check_name("lease_id", lease_id)
     secret = engine.unanswered.get(name) or nonce()
@@ -41,7 +55,7 @@ def adopt(
     if verdict != "owned":
         engine.unanswered.pop(name, None)
     if verdict == "taken":
-        return taken_over(engine, lease_id, rest)
+        return taken_over(engine, lease_id, rest, event)
     if verdict == "settled":
         raise LeaseAlreadySettled(lease_id, int(rest.split(" ")[0]))
     if verdict == "owned":

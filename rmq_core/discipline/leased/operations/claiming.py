@@ -258,14 +258,15 @@ def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
     return replace(granted, count=count, envelopes=None)
 
 
-def taken_over(engine: LeasedEngine, lease_id: str, rest: str) -> Lease:
-    """Return the lease that a script's reply to a takeover describes; emit the takeover."""
+def taken_over(engine: LeasedEngine, lease_id: str, rest: str, event: str = "taken over") -> Lease:
+    """Return the lease that a script's reply to a takeover describes; emit the takeover, unless `event` is empty."""
     token, deadline, count, failures, most, takeovers, _, owner = rest.split(" ", 7)
     lease = Lease(
         engine.keys.name, lease_id, owner, int(count), deadline_of(deadline), token, int(takeovers),
         named=not lease_id.startswith("~"), isolation=isolation_of((failures, most)),
     )  # fmt: skip
-    engine.taken(lease)
+    if event:
+        engine.taken(lease, event)
     return lease
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.inspecting import leases
-from rmq_core.envelope.codec import Message, message_of, split
+from rmq_core.envelope.codec import Failure, Message, message_of, split
 from rmq_core.envelope.publishers import publisher_of
 from rmq_core.envelope.stored import group_of
 from rmq_core.errors import ConfigurationError
@@ -27,6 +27,7 @@ _PLACES = (
     ("ready", "list"), ("delayed", "zset"), ("dead", "list"), ("completed", "list"), ("failed", "list"),
 )  # fmt: skip
 _PAST = {"nack": "nacked"}
+_BEGINS = {"claimed", "taken over", "handed over"}
 _NEAR_S = 2
 
 
@@ -53,14 +54,19 @@ def why(engine: LeasedEngine, message_id: str) -> Exchange[Timeline]:
     found, partly = yield from _find(engine, message_id)
     entries, read_all = yield from entries_about(engine, message_id, _ENTRIES)
     has_journal = bool(entries) or engine.journal is not None or bool((yield from _journal_length(engine)))
-    steps = [_of_entry(entry, message_id, found) for entry in entries]
+    history = found.message.history if found else ()
+    same = _same(entries, history)
+    holders = _holders(entries)
+    for place, number in same.items():
+        holders[place] = holders[place] or history[number].owner
+    steps = [_of_entry(entry, message_id, found, holder) for entry, holder in zip(entries, holders, strict=True)]
     unknown = list(_unknown(found, partly, has_journal=has_journal, read_all=read_all, entries=entries))
     if found:
-        steps += _of_message(found, entries)
+        steps += _of_message(found, entries, set(same.values()))
     steps += yield from _of_marks(engine, message_id, found, entries)
     return Timeline(
         engine.name, message_id, found.state if found else "gone", tuple(_ordered(steps)), tuple(unknown),
-        _count(entries, "claimed", "taken over") if has_journal else None,
+        _deliveries(entries) if has_journal else None,
         _count(entries, "acked") if has_journal else None,
     )  # fmt: skip
 
@@ -115,15 +121,17 @@ def _look(
     return None, False
 
 
-def _of_message(found: Found, entries: Sequence[JournalEntry]) -> list[Step]:
-    """Return what the envelope of a message says and the journal does not, and where the message is."""
-    message, told = found.message, [(entry.event, moment(entry.at_ms)) for entry in entries]
-    events = {event for event, _ in told}
+def _of_message(found: Found, entries: Sequence[JournalEntry], told: set[int]) -> list[Step]:
+    """Return what the envelope of a message says and the journal does not, and where the message is.
+
+    told: the places in its history of the failures that the journal says, too.
+    """
+    message, events = found.message, {entry.event for entry in entries}
     steps = [] if "published" in events else [Step(message.enqueued_at, "published", publisher_of(message.headers))]
     steps += [
         Step(each.at, _PAST.get(each.kind, each.kind), each.owner, "", each.reason)
-        for each in message.history
-        if not any(event == _PAST.get(each.kind, each.kind) and _near(at, each.at) for event, at in told)
+        for place, each in enumerate(message.history)
+        if place not in told
     ]
     if found.state == "dead" and "dead" not in events:
         at, who = (message.history[-1].at, message.history[-1].owner) if message.history else (None, "")
@@ -147,16 +155,40 @@ def _now(found: Found) -> list[Step]:
     return []
 
 
-def _of_entry(entry: JournalEntry, message_id: str, found: Found | None) -> Step:
+def _holders(entries: Sequence[JournalEntry]) -> list[str]:
+    """Return who held the lease of each entry: whoever takes messages back does not name him, but his claim does."""
+    holders: dict[str, str] = {}
+    found = []
+    for entry in entries:
+        if entry.event in _BEGINS:
+            holders[entry.lease_id] = entry.owner
+        found.append(entry.owner or holders.get(entry.lease_id, ""))
+    return found
+
+
+def _same(entries: Sequence[JournalEntry], history: Sequence[Failure]) -> dict[int, int]:
+    """Return which failure of a message an entry of the journal is about, by their places; each is used once."""
+    left, found = [*enumerate(history)], {}
+    for place, (entry, holder) in enumerate(zip(entries, _holders(entries), strict=True)):
+        at = moment(entry.at_ms)
+        for number, failure in left:
+            if (
+                entry.event == _PAST.get(failure.kind, failure.kind)
+                and _near(failure.at, at)
+                and holder in {"", failure.owner}
+            ):
+                found[place] = number
+                left.remove((number, failure))
+                break
+    return found
+
+
+def _of_entry(entry: JournalEntry, message_id: str, found: Found | None, holder: str) -> Step:
     others, at = len(entry.ids) - 1, moment(entry.at_ms)
     among = f"with {others:,} {'other' if others == 1 else 'others'}" if message_id in entry.ids and others else ""
-    failures = found.message.history if found and entry.event == "expired" else ()
-    expired = [each for each in failures if each.kind == "expired" and _near(each.at, at)]
-    holder = expired[0].owner if expired else ""  # whoever takes the messages back does not know it
     named = publisher_of(found.message.headers) if found and entry.event == "published" else ""
-    return Step(
-        at, entry.event, named or entry.owner or entry.by or holder, entry.lease_id, entry.detail or among, "journal"
-    )
+    held = f"held by {holder}" if entry.by and holder else ""
+    return Step(at, entry.event, named or entry.by or holder, entry.lease_id, entry.detail or among or held, "journal")
 
 
 def _near(one: datetime, other: datetime) -> bool:
@@ -219,6 +251,13 @@ def _unknown(
 def _journal_length(engine: LeasedEngine) -> Exchange[int]:
     reply: list[object] = yield script("journal/find", engine.keys, after="-", most=1, whole="", ending="", leases=[])
     return int(bool(reply[0]))
+
+
+def _deliveries(entries: Sequence[JournalEntry]) -> int:
+    """Return how often a message was delivered. A hand-over counts only if the journal lacks the claim before it."""
+    found = {(entry.lease_id, entry.fence) for entry in entries if entry.event in {"claimed", "taken over"}}
+    known = {lease_id for lease_id, _ in found}
+    return len(found) + len({entry.lease_id for entry in entries if entry.event == "handed over"} - known)
 
 
 def _count(entries: Sequence[JournalEntry], *events: str) -> int:

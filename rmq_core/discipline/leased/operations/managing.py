@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from rmq_core.discipline.leased.engine import LeasedEngine
-from rmq_core.discipline.leased.operations.adopting import adopt, reenter
+from rmq_core.discipline.leased.operations.adopting import reenter, seize
 from rmq_core.discipline.leased.operations.inspecting import browsing, stored_in
 from rmq_core.discipline.leased.operations.publishing import deduplicates, key_bytes
 from rmq_core.discipline.leased.operations.selecting import number, purge_where, redrive_where, remove
-from rmq_core.discipline.leased.operations.settling import release
+from rmq_core.discipline.leased.operations.settling import give_back, release
 from rmq_core.envelope import codec
 from rmq_core.envelope.matching import Match
 from rmq_core.envelope.payloads import digest
@@ -187,8 +187,8 @@ def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None =
     The holder is fenced off. if_owner: release it only when this owner holds it, else raise LeaseOwnedByOther. Raises
     LeaseLost when there is no such lease, LeaseAlreadySettled when it was acked as a whole.
     """
-    lease = yield from adopt(engine, lease_id, if_owner=if_owner)
-    return (yield from release(engine, lease))
+    lease = yield from seize(engine, lease_id, None, if_owner)
+    return (yield from give_back(engine, lease, "release", by=actor()))
 
 
 def release_unanswered(engine: LeasedEngine) -> Exchange[None]:

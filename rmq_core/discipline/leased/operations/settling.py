@@ -110,7 +110,7 @@ def nack(
     delays = _delays(engine, lease, delay)
     if messages is not None:
         return (yield from _settle_some(engine, lease, "nack", messages, delays, one_line(reason)))
-    return (yield from _give_back(engine, lease, "nack", delays, reason))
+    return (yield from give_back(engine, lease, "nack", delays, reason))
 
 
 def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
@@ -121,12 +121,13 @@ def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) ->
     """
     if messages is not None:
         return (yield from _settle_some(engine, lease, "release", messages))
-    return (yield from _give_back(engine, lease, "release"))
+    return (yield from give_back(engine, lease, "release"))
 
 
-def _give_back(
-    engine: LeasedEngine, lease: Lease, verb: str, delays: str = _NOW, reason: str | None = None
+def give_back(
+    engine: LeasedEngine, lease: Lease, verb: str, delays: str = _NOW, reason: str | None = None, *, by: str = ""
 ) -> Exchange[SettleReport]:
+    """Nack or release the whole lease; `by` is who does it, if it is not the holder."""
     keys, config = engine.keys, engine.config
     call = script(
         "leased/give_back", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
@@ -143,7 +144,7 @@ def _give_back(
             words = reply.decode().split(" ")
             settled += int(words[1])
             dead += len(words) - 3
-            engine.ended(_EVENTS[verb], int(words[1]), lease, reason=reason)
+            engine.ended(_EVENTS[verb], int(words[1]), lease, by=by, reason=reason)
             tell_dead(engine, lease.id, words[3:], reason)
             if words[2] == "0":
                 lease.state.settled = True
