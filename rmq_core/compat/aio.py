@@ -111,12 +111,12 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
         try:
             yield received.message
         except BaseException as error:
-            heartbeat.end()
             if not _left_alone(error):
+                heartbeat.settle()
                 await consuming.fail(body, received, error, began)
             raise
         else:
-            heartbeat.end()
+            heartbeat.settle()
             await consuming.succeed(body, received, began)
         finally:
             await heartbeat.stop()

@@ -17,7 +17,13 @@ from rmq_core.interrupt_handler import EventDrivenInterruptHandler
 
 
 class Beat:
-    """The renewals of one lease, until one of them fails or the event `over` is set."""
+    """The renewals of one lease, until one of them fails or the event `over` is set.
+
+    settling: the message is being settled, and its lease still renewed, because the gateway may be slow. Nothing is
+    reported then: a renewal that fails may have found the lease settled.
+    """
+
+    settling = False
 
     def __init__(self, body: QueueState, received: Received, interval: float) -> None:
         self.interval, self.over = interval, threading.Event()
@@ -40,12 +46,13 @@ class Beat:
                 renewed = await self._renew()
             except Exception as error:  # noqa: BLE001  reported below; the lease then expires
                 failure = error
-            if self.over.is_set():
+            if self.over.is_set() or (self.settling and not renewed):
                 return
             if not renewed:
                 await self._failed(failure)
                 return
-            await self._body.tell(EventOperation.LEASE_RENEW, of=self._received)
+            if not self.settling:
+                await self._body.tell(EventOperation.LEASE_RENEW, of=self._received)
 
     async def _failed(self, error: Exception | None) -> None:
         operation, on_failure = EventOperation.LEASE_RENEW_FAILED, self._body.heartbeat.on_failure
@@ -54,7 +61,7 @@ class Beat:
         else:
             text = "a lease could not be renewed; its message will be delivered again"
             await self._body.complain(text, operation, error=error, of=self._received)
-        if on_failure is not None and not self.over.is_set():
+        if on_failure is not None and not self.settling and not self.over.is_set():
             await self._body.call_back("on_heartbeat_failure", operation, on_failure)
 
     async def late(self) -> None:
@@ -75,7 +82,7 @@ def _beat_of(body: QueueState, received: Received) -> Beat | None:
 
 
 class LeaseHeartbeat:
-    """The heartbeat of a message, if one is configured, until `end`.
+    """The heartbeat of a message, if one is configured, until `stop`, which follows the settlement.
 
     It starts before the handler does. If it cannot start, the message is left to the next claim and the error
     propagates.
@@ -93,7 +100,12 @@ class LeaseHeartbeat:
     def _start(self, beat: Beat) -> None:
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Report nothing from now on, because the message is being settled; renew until that is done."""
+        if self._beat is not None:
+            self._beat.settling = True
+
     def end(self) -> None:
-        """Stop renewing and reporting failures, because the message is being settled from now on."""
+        """Stop renewing."""
         if self._beat is not None:
             self._beat.over.set()

@@ -118,12 +118,12 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
         try:
             yield received.message
         except BaseException as error:
-            heartbeat.end()
             if not isinstance(error, LEFT_ALONE):
+                heartbeat.settle()
                 run(consuming.fail(body, received, error, began))
             raise
         else:
-            heartbeat.end()
+            heartbeat.settle()
             run(consuming.succeed(body, received, began))
         finally:
             heartbeat.stop()

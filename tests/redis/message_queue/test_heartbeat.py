@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -198,6 +199,39 @@ def test_a_renewal_task_that_hangs_is_cancelled_at_the_end_of_the_block(hasty_en
             assert hanging.wait(PATIENCE_S)
             began = time.monotonic()
         assert time.monotonic() - began < PATIENCE_S
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError])
+@pytest.mark.parametrize("made", [SyncWorld, AsyncWorld])
+def test_a_lease_is_renewed_while_a_slow_gateway_settles(made: Any, error: type[Exception] | None) -> None:
+    settling, renewed = threading.Event(), threading.Event()
+
+    def renew(*_: Any, **__: Any) -> bool:
+        if settling.is_set():
+            renewed.set()
+        return not renewed.is_set()  # the last renewal comes too late
+
+    async def remove_later(*args: Any, **options: Any) -> bool:
+        settling.set()
+        assert await asyncio.to_thread(renewed.wait, PATIENCE_S)
+        return shelf.remove_message(*args, **options)
+
+    def remove(*args: Any, **options: Any) -> bool:
+        return asyncio.run(remove_later(*args, **options))
+
+    with made(Fake()) as world:
+        recorder, failed = Recorder(world), threading.Event()
+        gateway, shelf = foreign(world, renew_message_lease=renew)
+        gateway.remove_message = remove if world.flavour == "sync" else remove_later
+        queue = world.queue(
+            gateway=gateway, on_event=recorder.callback, on_heartbeat_failure=world.callback(failed.set), **OFTEN
+        )
+        queue.publish("x")
+        with suppress(ZeroDivisionError):
+            handle(queue, error=error and error())
+    assert recorder.steps[-1] == ("nack/success" if error else "ack/success")
+    assert not failed.is_set()
+    assert not any(step.startswith("lease_renew_failed") for step in recorder.steps)
 
 
 def test_a_failing_handler_stops_its_heartbeat_too(world: World) -> None:
