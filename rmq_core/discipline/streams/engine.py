@@ -8,7 +8,7 @@ from typing import Any
 
 from rmq_core.discipline.streams.config import QueueConfig
 from rmq_core.discipline.streams.keys import StreamKeys, stream_of
-from rmq_core.errors import ConfigurationError, QueueError
+from rmq_core.errors import ConfigurationError, QueueError, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
 from rmq_core.messages import Lease
 from rmq_core.queue.keys import check_name
@@ -93,6 +93,31 @@ class StreamEngine:
             done = EventOutcome.SUCCESS
             event = QueueEvent(self.name, operation, done, message_id=message_id, claim_id=lease_id, count=count)
             tell(self.on_event, event)
+
+
+def lacks_group(error: object) -> bool:
+    """Return whether Redis reports that the stream or its group is missing."""
+    return isinstance(error, ScriptFailed) and "NOGROUP" in str(error)  # Redis 6.2 names the script first
+
+
+def or_lost(error: Exception) -> bytes:
+    """Return the reply `lost` for a lease whose group is gone, and its leases with it; raise any other error."""
+    if not lacks_group(error):
+        raise error
+    return b"lost"
+
+
+def explained(engine: StreamEngine, error: RedisMessageQueueError) -> QueueError:
+    """Return the error to raise for an error of Redis; for a missing group it says what to do."""
+    if not lacks_group(error):
+        return QueueError(str(error))
+    stream, group = engine.config.stream_key, engine.config.consumer_group
+    return QueueError(
+        f"NOGROUP: group {group!r} of stream {stream!r} is gone: somebody destroyed it, or emptied Redis (FLUSHALL)."
+        " It is not created again by itself, because a new group begins with the oldest entry, acknowledged or not."
+        " If that is right, make a new queue object (restart the worker), whose first call creates the group; else"
+        f" create it where it shall begin: XGROUP CREATE {stream} {group} $ MKSTREAM"
+    )
 
 
 def engine_of(name: str | QueueConfig, config: QueueConfig | None, on_event: OnEvent | None) -> StreamEngine:

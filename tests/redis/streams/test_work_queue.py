@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from rmq_core import LeaseLost, Outcome, Unsupported
+from rmq_core import LeaseLost, Outcome, QueueError, Unsupported
 from rmq_core.streams import QueueConfig
 from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import World
@@ -260,3 +260,22 @@ def test_every_key_is_in_the_slot_of_the_stream(world: World, key: str) -> None:
     keys = [name for name in world.client.keys("*") if not name.startswith(b"rmq:queues")]
     assert len(keys) > 1
     assert {key_slot(name) for name in keys} == {key_slot(key.encode())}
+
+
+def test_after_redis_was_emptied_a_claim_says_what_to_do_and_leases_are_lost(world: World) -> None:
+    queue = world.open("streams", "q")
+    queue.publish_many([{"n": n} for n in range(3)])
+    lease = queue.claim(max_messages=2)
+    world.client.flushdb()
+    assert queue.ack(lease, lease.messages).outcomes == (Outcome.LOST, Outcome.LOST)
+    for settle in (queue.ack, queue.nack, queue.release, queue.extend):
+        with pytest.raises(LeaseLost):
+            settle(lease)
+    assert queue.extend_all([(lease, 1)]) == [False]
+    queue.publish({"n": 4})
+    for wait in (0, 0.1):
+        with pytest.raises(QueueError, match=r"NOGROUP.*make a new queue object .*XGROUP CREATE rmq:\{q\}:stream rmq"):
+            queue.claim(wait=wait)
+    getattr(queue, "inner", queue)._engine.unanswered.append("~a/1.2")
+    queue.close()
+    assert world.open("streams", "q").claim().message.payload == {"n": 4}

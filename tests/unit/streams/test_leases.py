@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import Lease, LeaseLost, Outcome, QueueUnavailable, ScriptFailed
+from rmq_core import Lease, LeaseLost, Outcome, QueueError, QueueUnavailable, ScriptFailed
 from rmq_core.discipline.streams.operations import claiming, inspecting, publishing, settling
 from rmq_core.exchange import Call, Wait
 from tests.unit.streams.by_hand import claimed, drive, engine, verbs
@@ -62,7 +62,7 @@ def test_messages_of_a_claim_without_a_reply_are_released_before_the_next_claim(
 
 def test_a_refused_claim_leaves_nothing_to_release() -> None:
     one = engine()
-    with pytest.raises(ScriptFailed):
+    with pytest.raises(QueueError):
         drive(claiming.claim(one), ScriptFailed("NOGROUP"))
     assert not one.unanswered
 

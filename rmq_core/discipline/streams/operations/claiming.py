@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rmq_core.discipline.streams.engine import StreamEngine
+from rmq_core.discipline.streams.engine import StreamEngine, explained, lacks_group, or_lost
 from rmq_core.discipline.streams.keys import BACK
 from rmq_core.discipline.streams.messages import envelope
 from rmq_core.discipline.streams.operations.publishing import begin
@@ -39,7 +39,7 @@ def claim(
 
     lease, wait: seconds or timedelta. A lease lasts at most `claim_idle_ms` of the config, because any reader of the
     group may take messages that are idle for longer. Raises Unsupported for a longer lease, for a `lease_id`, and for
-    more than 4,000 messages.
+    more than 4,000 messages, QueueError if the group is gone.
     """
     whole("max_messages", max_messages, minimum=1)
     if lease_id is not None:
@@ -56,6 +56,8 @@ def claim(
     except BaseException as error:
         if not isinstance(error, RedisMessageQueueError) or isinstance(error, QueueUnavailable):
             engine.unanswered.append(_holder(call))
+        if isinstance(error, ScriptFailed) and lacks_group(error):
+            raise explained(engine, error) from error
         raise
 
 
@@ -64,7 +66,10 @@ def extend(engine: StreamEngine, lease: Lease, by: timedelta | float | None = No
 
     Raises LeaseLost, also when another consumer has taken some messages of the lease.
     """
-    reply = yield _extension(engine, lease, by)
+    try:
+        reply = yield _extension(engine, lease, by)
+    except ScriptFailed as error:
+        reply = or_lost(error)
     if reply == b"lost":
         engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
         raise lost(lease)
@@ -74,10 +79,7 @@ def extend(engine: StreamEngine, lease: Lease, by: timedelta | float | None = No
 def extend_all(engine: StreamEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; return False for each that is lost."""
     replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return [reply != b"lost" for reply in replies]
+    return [(or_lost(reply) if isinstance(reply, Exception) else reply) != b"lost" for reply in replies]
 
 
 def _wait(engine: StreamEngine, call: Call, owner: str, wait_ms: int) -> Exchange[Lease | None]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rmq_core.discipline.streams.config import positive
-from rmq_core.discipline.streams.engine import StreamEngine
+from rmq_core.discipline.streams.engine import StreamEngine, explained
 from rmq_core.discipline.streams.messages import (
     FIELD,
     BacklogStats,
@@ -38,17 +38,19 @@ R = TypeVar("R")
 _BOUND = 1000
 
 
-def surfacing(operation: Callable[P, Exchange[R]]) -> Callable[P, Exchange[R]]:
+def surfacing(
+    operation: Callable[Concatenate[StreamEngine, P], Exchange[R]],
+) -> Callable[Concatenate[StreamEngine, P], Exchange[R]]:
     """Return the operation, changed so that each failure between it and Redis raises QueueError."""
 
     @functools.wraps(operation)
-    def surfaced(*args: P.args, **kwargs: P.kwargs) -> Exchange[R]:
+    def surfaced(engine: StreamEngine, /, *args: P.args, **kwargs: P.kwargs) -> Exchange[R]:
         try:
-            return (yield from operation(*args, **kwargs))
+            return (yield from operation(engine, *args, **kwargs))
         except (QueueError, ConfigurationError, PayloadError):
             raise
         except RedisMessageQueueError as error:
-            raise QueueError(str(error)) from error
+            raise explained(engine, error) from error
 
     return surfaced
 
@@ -56,7 +58,7 @@ def surfacing(operation: Callable[P, Exchange[R]]) -> Callable[P, Exchange[R]]:
 def start(engine: StreamEngine) -> Exchange[None]:
     """Make sure, once per queue object, that the group exists. A new group begins with the oldest entry.
 
-    A group that is deleted later is not created again: reads then raise an error.
+    A group that is deleted later is not created again: reads then raise an error that says what to do.
     """
     if engine.grouped:
         return

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rmq_core.discipline.streams.engine import StreamEngine
+from rmq_core.discipline.streams.engine import StreamEngine, or_lost
 from rmq_core.discipline.streams.keys import BACK
 from rmq_core.envelope import codec
-from rmq_core.errors import LeaseLost
+from rmq_core.errors import LeaseLost, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
@@ -64,9 +64,12 @@ def give_back_unanswered(engine: StreamEngine) -> Exchange[None]:
     """Release the messages of claims whose reply never arrived."""
     while engine.unanswered:
         token = engine.unanswered[0]
-        ids = yield script("streams/held", engine.keys, group=engine.config.consumer_group, token=token)
-        if ids:
-            yield _call(engine, token, "release", ids, whole=False)
+        try:
+            ids = yield script("streams/held", engine.keys, group=engine.config.consumer_group, token=token)
+            if ids:
+                yield _call(engine, token, "release", ids, whole=False)
+        except ScriptFailed as error:
+            or_lost(error)
         engine.unanswered.popleft()
 
 
@@ -74,7 +77,10 @@ def _settle(engine: StreamEngine, lease: Lease, verb: str, messages: Some | None
     token, ids = token_of(lease), [codec.split(envelope).id for envelope in lease.envelopes or ()]
 
     def send(places: list[int]) -> Exchange[list[Outcome]]:
-        reply = yield _call(engine, token, verb, [ids[place] for place in places], whole=messages is None)
+        try:
+            reply = yield _call(engine, token, verb, [ids[place] for place in places], whole=messages is None)
+        except ScriptFailed as error:
+            reply = or_lost(error) if messages is None else or_lost(error)[:1] * len(places)
         return outcomes_of(lease, reply, len(places), _LETTERS)
 
     try:
