@@ -27,6 +27,7 @@ from rmq_core.cli import (
     why,
 )
 from rmq_core.cli.failures import Exit, report
+from rmq_core.cli.output import escape_what_is_missing
 from rmq_core.cli.shared import Group, root, shared
 from rmq_core.errors import RedisMessageQueueError
 
@@ -89,6 +90,7 @@ app.add_typer(journals, name="journal")
 
 def run(arguments: Sequence[str] | None) -> int:
     """Run a command and return its exit code."""
+    escape_what_is_missing()
     try:
         app(args=arguments, prog_name="rmq")
     except RedisMessageQueueError as error:

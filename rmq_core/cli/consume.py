@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from rmq_core.cli.command import run_command
 from rmq_core.cli.failures import Exit
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
-from rmq_core.cli.output import complain, here, note, plain
+from rmq_core.cli.output import complain, here, json_of, note, plain
 from rmq_core.cli.pauses import paused
 from rmq_core.cli.stopping import Stopping
 from rmq_core.envelope.codec import Message
@@ -173,19 +172,19 @@ class Consumer:
         if not self.command:
             self._write(message)
             return 0
-        data = self._text(message).encode() if self.as_json else message.raw
+        data = json_of(self._record(message)).encode() if self.as_json else message.raw
         about = {"RMQ_QUEUE": self.queue.name, "RMQ_MESSAGE_ID": message.id, "RMQ_DELIVERIES": str(message.deliveries)}
         return run_command(self.command, data, about, lease)
 
     def _write(self, message: Message) -> None:
         out = sys.stdout
         if self.as_json:
-            out.write(self._text(message) + "\n")
+            out.write(json_of(self._record(message), out.encoding) + "\n")
         elif out.isatty():
             out.write(plain(message.raw.decode(errors="replace")) + "\n")
         else:
             out.buffer.write(message.raw + b"\n")
         out.flush()
 
-    def _text(self, message: Message) -> str:
-        return json.dumps(records.message_record(self.queue.name, message), ensure_ascii=False)
+    def _record(self, message: Message) -> dict[str, Any]:
+        return records.message_record(self.queue.name, message)

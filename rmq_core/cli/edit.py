@@ -121,12 +121,12 @@ def _new_payload(letter: Message, given: str | None, *, ask: bool) -> Payload | 
 def _in_editor(text: str, suffix: str) -> str:
     """Let the user edit a text in $VISUAL or $EDITOR, and return it without a line end that the editor has added."""
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    with tempfile.NamedTemporaryFile("w+", suffix=suffix) as file:  # only this user may read it
+    with tempfile.NamedTemporaryFile("w+", suffix=suffix, encoding="utf-8") as file:  # only this user may read it
         file.write(text)
         file.flush()
         try:
             subprocess.run([*editor, file.name], check=True)  # noqa: S603  the user's own editor
-            edited = Path(file.name).read_text()
+            edited = Path(file.name).read_text("utf-8")
         except (OSError, subprocess.CalledProcessError) as error:
             raise ConfigurationError(f"the editor {editor[0]!r} failed: {error}; nothing was changed") from None
     return edited if text.endswith("\n") else edited.removesuffix("\n")

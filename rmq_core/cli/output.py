@@ -6,6 +6,7 @@ Text from messages is untrusted: a terminal shows it without control characters,
 from __future__ import annotations
 
 import getpass
+import io
 import json
 import os
 import socket
@@ -49,8 +50,25 @@ def complain(text: str) -> None:
 def emit(record: Mapping[str, Any], *, errors: bool = False) -> None:
     """Write a JSON object as one line to stdout, or to stderr with `errors`, and flush it."""
     stream = sys.stderr if errors else sys.stdout
-    stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+    stream.write(json_of(record, stream.encoding) + "\n")
     stream.flush()
+
+
+def json_of(record: Mapping[str, Any], encoding: str = "utf-8") -> str:
+    """Return a record as JSON that can be encoded: escaped if the encoding lacks a letter, or it is half an emoji."""
+    text = json.dumps(record, ensure_ascii=False)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(record)
+    return text
+
+
+def escape_what_is_missing() -> None:
+    """Let stdout and stderr write letters that their encoding lacks as escapes instead of raising an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import LeasedQueue
+from rmq_core import LeasedConfig, LeasedQueue
 from tests.redis.leases import PATIENCE_S, beating_often
 from tests.servers.process import until
 
@@ -209,3 +209,29 @@ def test_a_waiting_consumer_gets_messages_published_later_and_stops_on_a_signal(
         until(lambda: (tmp_path / "out").read_bytes() == b"first\nsecond\n", PATIENCE_S)
         process.terminate()
         assert process.wait(timeout=PATIENCE_S) == 0
+
+
+ODD = {"name": "Zoë 東京 😀", "half": "\ud83d"}
+"""Letters that ASCII lacks, and half an emoji, which UTF-8 lacks, too; only another client can store that."""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+@pytest.mark.parametrize(
+    "command", [["peek", "q"], ["peek", "q", "--json"], ["consume", "q", "--json"], ["dlq", "list", "q", "--json"]]
+)
+def test_messages_are_shown_whatever_the_encoding_of_stdout_lacks(
+    redis_client: redis.Redis, server_url: str, command: list[str], encoding: str
+) -> None:
+    with LeasedQueue(server_url, "q", LeasedConfig(max_deliveries=1)) as queue:
+        queue.publish({})
+        stored = redis_client.lpop("rmq:{q}:ready")
+        redis_client.rpush("rmq:{q}:ready", stored.removesuffix(b"{}") + json.dumps(ODD).encode())
+        if command[0] == "dlq":
+            queue.nack(queue.claim(), reason="Zoë")
+        environment = {**os.environ, "PYTHONIOENCODING": encoding, "RMQ_URL": server_url}
+        with start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, b"Traceback" in err) == (0, False), err
+        if "--json" in command:
+            assert json.loads(out)["payload"] == ODD
+        assert queue.stats().leased == 0
