@@ -81,6 +81,10 @@ class Cron:
             self.expression, second_at_beginning=self._seconds
         ):
             raise ConfigurationError(f"expression {self.expression!r} is no cron expression of five or six fields")
+        try:
+            self._from(0).get_next()
+        except ValueError as error:
+            raise ConfigurationError(f"expression {self.expression!r} never fires: no date in 50 years fits") from error
 
     @property
     def _seconds(self) -> bool:

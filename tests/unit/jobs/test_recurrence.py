@@ -65,7 +65,7 @@ def test_a_time_that_a_clock_change_repeats_fires_once() -> None:
     assert local(cron.after(first)).startswith("26 02:30")
 
 
-@pytest.mark.parametrize("expression", ["", "x", "* * * *", "61 * * * *", "* * * * * * *"])
+@pytest.mark.parametrize("expression", ["", "x", "* * * *", "61 * * * *", "* * * * * * *", "0 0 31 2 *"])
 def test_an_invalid_cron_expression_is_refused(expression: str) -> None:
     with pytest.raises(ConfigurationError, match="expression"):
         Cron(expression)
