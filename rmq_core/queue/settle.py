@@ -5,19 +5,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, ScriptFailed
+from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Command, Exchange
 from rmq_core.messages import Lease, token_of
 from rmq_core.reports import Outcome, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
 """Some of the messages of a lease, where an operation does not apply to all."""
+_log = logging.getLogger("rmq")
 _DONE = {Outcome.SETTLED, Outcome.DEAD}
+
+
+class Trimming(Protocol):
+    """The part of an engine that counts dead letters which were deleted."""
+
+    config: Any
+
+    @property
+    def name(self) -> str: ...
+    def tell(self, operation: Operation, count: int) -> None:
+        """Count messages that something happened to."""
 
 
 class Reclaimed(NamedTuple):
@@ -104,6 +118,18 @@ def outcomes_of(lease: Lease, reply: bytes, count: int, letters: Mapping[str, Ou
     if len(named) != count or set(named) - letters.keys():
         raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
     return [letters[letter] for letter in named]
+
+
+def without_trimmed(engine: Trimming, reply: bytes) -> bytes:
+    """Return the reply of a script without the number of dead letters that it deleted; count and log these."""
+    kept, _, number = reply.partition(b"\t")
+    if number:
+        engine.tell(Operation.DROP, int(number))
+        _log.warning(
+            "queue %r deleted its %d oldest dead letters, because it keeps max_dead=%d: redrive or purge them, export"
+            " them in time, or raise max_dead", engine.name, int(number), engine.config.max_dead,
+        )  # fmt: skip
+    return kept
 
 
 def deadline_of(lease: Lease, reply: bytes) -> datetime | None:

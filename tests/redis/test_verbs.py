@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -242,3 +243,33 @@ def test_ready_messages_of_a_paused_queue_can_be_purged(world: World, discipline
     queue.resume()
     queue.publish(payload_of(discipline, 9))
     assert queue.claim().message.payload == {"order": 9}
+
+
+def fail_alone(world: World, discipline: str, queue: Any, how: str) -> None:
+    queue.publish(payload_of(discipline, 1))
+    for _ in range(2):
+        lease = queue.claim()
+        if how == "expired":
+            kit = KITS[discipline]
+            assert kit.let_pass is not None
+            kit.let_pass(world.client, "q", 2 * LONG_S)
+            queue.backlog()
+            if kit.recover is not None:
+                kit.recover(queue)
+        else:
+            queue.nack(lease, lease.messages if how == "some" else None)
+
+
+@pytest.mark.parametrize("how", ["all", "some", "expired"])
+@pytest.mark.parametrize("discipline", LETTERS)
+def test_dead_letters_that_are_deleted_are_counted_and_logged(
+    world: World, discipline: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = world.open(discipline, "q", replace(KITS[discipline].config("q", LONG_S), max_dead=2))
+    for _ in range(5):
+        fail_alone(world, discipline, queue, how)
+    queue.close()
+    assert (queue.stats().dead, queue.totals().dropped, queue.totals().dead) == (2, 3, 5)
+    deleted = [record.getMessage() for record in caplog.records if "oldest dead letters" in record.getMessage()]
+    assert len(deleted) == 3
+    assert all("'q' deleted its 1 oldest" in text and "max_dead=2" in text for text in deleted)

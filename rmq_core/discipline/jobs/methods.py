@@ -32,7 +32,7 @@ class JobMethods(Recorded, QueueBase[JobsEngine], Transferable):
     discipline = "jobs"
     capabilities = CAPABILITIES
     verbs = VERBS - {"release_lease", "redrive_some", "redrive_edited"}
-    uncounted = frozenset({"dropped", "isolated"})
+    uncounted = frozenset({"isolated"})
     _extend_all = staticmethod(settling.extend_all)
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:

@@ -29,7 +29,7 @@ class ReliableMethods(Recorded, QueueBase[ReliableEngine], Transferable):
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
     verbs = frozenset({"search", "dead_reasons", "discard", "redrive", "redrive_where", "purge", "purge_where"})
-    uncounted = frozenset({"duplicates", "dropped", "taken_over", "isolated"})
+    uncounted = frozenset({"duplicates", "taken_over", "isolated"})
     _extend_all = staticmethod(settling.extend_all)
     _leave = staticmethod(settling.leave)
 

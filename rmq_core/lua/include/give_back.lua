@@ -9,6 +9,7 @@
 -- include: waits
 -- include: mark
 -- include: set_delayed
+-- include: trimmed
 -- include: fitting
 local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
@@ -71,8 +72,7 @@ local function place(envelopes, keys, how)
     end
   end
   if #dead > 0 then
-    redis.call('LPUSH', keys.dead, unpack(dead))
-    redis.call('LTRIM', keys.dead, 0, how.max_dead - 1)
+    cut(keys.dead, redis.call('LPUSH', keys.dead, unpack(dead)), how.max_dead)
   end
   if #failed > 0 then
     redis.call('LPUSH', keys.failed, unpack(failed))

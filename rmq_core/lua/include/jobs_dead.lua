@@ -1,9 +1,9 @@
 -- limit_of() returns the number of attempts after which a failed job is a dead letter: the job's own, else the queue's.
 -- include: envelope
+-- include: trimmed
 local function limit_of(envelope, queue_limit)
   return tonumber(string.match(headers_of(envelope), '"rmq%-attempts":"(%d+)"')) or queue_limit
 end
 local function bury(dead, envelope, cap)
-  redis.call('LPUSH', dead, envelope)
-  redis.call('LTRIM', dead, 0, cap - 1)
+  cut(dead, redis.call('LPUSH', dead, envelope), cap)
 end

@@ -2,6 +2,7 @@
 -- moves it to the dead letters and returns true. An entry that is no envelope has no delivery count and would be
 -- retried for ever; it therefore becomes a dead letter at its first failure.
 -- include: entries
+-- include: trimmed
 local function set_aside(k, entry, how)
   local dead = false
   if how.add > 0 and id_of(entry) == entry then dead = true
@@ -14,7 +15,6 @@ local function set_aside(k, entry, how)
     redis.call('RPUSH', k.queue, entry)
     return false
   end
-  redis.call('LPUSH', k.dead, entry)
-  redis.call('LTRIM', k.dead, 0, how.max_dead - 1)
+  cut(k.dead, redis.call('LPUSH', k.dead, entry), how.max_dead)
   return true
 end

@@ -4,7 +4,7 @@
 -- ARGV: seq  slot_ttl_ms  group  native, '1' with XACKDEL  entry_id  attempts:number, that failed
 --       to_dead, '1' for the dead letters  delay_ms:number  consumer  reason  max_dead:number  events_cap:number
 --       result_ttl_ms, 0 for no result  emit_active, '1' to emit the event 'active' too
--- Reply: 'later', 'dead', 'gone' or 'superseded'.
+-- Reply: 'later', 'dead' and trimmed dead letters, 'gone' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: envelope
@@ -37,7 +37,7 @@ if to_dead == '1' then
     redis.call('XADD', result, '*', 'state', 'dead', 'value', reason)
     redis.call('PEXPIRE', result, result_ttl_ms)
   end
-  return remember('dead')
+  return remember(reported('dead'))
 end
 put_later(delayed, later, alarm, now + delay_ms, id, failed)
 tell(events, events_cap, 'failed', {id}, reason)

@@ -5,7 +5,7 @@
 --       if_used_up, '1' to reclaim before the deadline
 --       earlier_token, which the call for an earlier chunk returned, or ''  reason, for the history
 --       only_of?, the owner that must hold the lease; without it, any owner
--- Reply: 'returned <count> <dead> <left> <token>', 'live' (not expired, taken over, or gone), 'owned <owner>' or
+-- Reply: 'returned <count> <dead> <left> <token>' and trimmed ones, 'live' (not expired, taken over, or gone), 'owned <owner>' or
 --   'superseded'.
 -- include: clock
 -- include: replay
@@ -42,4 +42,4 @@ local _, buried = give_jobs_back(k, how, envelopes)
 if #ids > 0 then redis.call('XDEL', lease, unpack(ids)) end
 local left = redis.call('XLEN', lease)
 if left == 0 then end_lease(k, lease_id) end
-return remember(table.concat({'returned', #ids, buried, left, head.token}, ' '))
+return remember(reported(table.concat({'returned', #ids, buried, left, head.token}, ' ')))

@@ -3,7 +3,7 @@
 -- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  done  events  alarm
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delay_ms:number  reason  max_attempts:number
 --       max_dead:number  done_ttl_ms, 0 for none  events_cap:number  indexes..., none for all
--- Reply: 'settled <count> <dead> <left> [<a letter per index>]', 'lost' or 'superseded'. s settled, d dead,
+-- Reply: 'settled <count> <dead> <left> [<a letter per index>]' and trimmed dead letters, 'lost' or 'superseded'. s settled, d dead,
 --   a settled before, m missing.
 -- include: clock
 -- include: replay
@@ -59,4 +59,4 @@ if left == 0 then
 elseif head.returned > 0 then
   keep_head(heads, lease_id, head)
 end
-return remember(table.concat({'settled', settled, buried, left, table.concat(letters)}, ' '))
+return remember(reported(table.concat({'settled', settled, buried, left, table.concat(letters)}, ' ')))

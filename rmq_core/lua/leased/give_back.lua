@@ -4,7 +4,7 @@
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, nack or release  delays, of waits.lua  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
 --       bell, a pub/sub channel
--- Reply: 'returned <count> <messages left in the lease> [<dead ids>]', 'lost' or 'superseded'.
+-- Reply: 'returned <count> <messages left in the lease> [<dead ids>]' and trimmed ones, 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: head
@@ -39,4 +39,4 @@ if head.state ~= state and (state == 'l' or how.size > 1) then
 end
 local back, died, left = give_back(keys, most, how)
 if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, bell, now, seen) end
-return remember(table.concat({'returned', back + #died, left, unpack(died)}, ' '))
+return remember(reported(table.concat({'returned', back + #died, left, unpack(died)}, ' ')))

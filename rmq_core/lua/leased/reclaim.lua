@@ -5,7 +5,7 @@
 --       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
 --       reason, for the history  if_used_up, '1' to reclaim also when only the deliveries are used up, '2' to reclaim in any case
 --       only_of?, the owner that must hold the lease; without it, any owner
--- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'superseded', or 'live': the
+-- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]' and trimmed ones, 'superseded', or 'live': the
 --   lease has not expired, was taken over after an earlier chunk, or no longer exists; 'owned <owner>'.
 -- include: clock
 -- include: replay
@@ -65,4 +65,4 @@ moved, dead_too, left = give_back(keys, 1000, how)
 back = back + moved
 for i = 1, #dead_too do died[#died + 1] = dead_too[i] end
 if seen and back > 0 then notify(waiters, wake, bell, now, seen) end
-return remember(table.concat({'returned', back + #died, left, head.token, unpack(died)}, ' '))
+return remember(reported(table.concat({'returned', back + #died, left, head.token, unpack(died)}, ' ')))

@@ -7,7 +7,7 @@
 --       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  bell, a pub/sub channel
 --       holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first
 -- Reply: 'some <letters>', or 'all <letters>' when that settled the last message of the lease, 'lost' or 'superseded'.
---   One letter per index: s settled, d dead-lettered, a settled before, m missing.
+--   Trimmed dead letters are reported, too. One letter per index: s settled, d dead-lettered, a settled before, m missing.
 -- include: clock
 -- include: replay
 -- include: head
@@ -65,4 +65,4 @@ if holds == '1' and redis.call('BITCOUNT', settled) >= size then
   verdict = 'all '
 end
 if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, bell, now, seen) end
-return remember(verdict .. table.concat(letters))
+return remember(reported(verdict .. table.concat(letters)))

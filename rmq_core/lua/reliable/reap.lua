@@ -2,7 +2,7 @@
 -- KEYS: slot  processing  claims  queue  dead  workers  strays
 -- ARGV: seq  slot_ttl_ms  worker  timeout_ms:number, for which a claim holds by itself  max_deliveries:number, or 0
 --       max_dead:number  offset:number, where in the list to begin
--- Reply: 'reaped <requeued> <dead> <seen for the first time> <offset of the next call, -1 at the end>' or 'superseded'.
+-- Reply: 'reaped <requeued> <dead> <seen for the first time> <offset of the next call, -1 at the end>' and trimmed dead letters, or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: entries
@@ -53,6 +53,6 @@ while scanned < 1000 and bytes < 8388608 do
     bytes = bytes + #entry
   end
   scanned = scanned + #page
-  if #page < 32 then return remember('reaped ' .. back .. ' ' .. died .. ' ' .. first .. ' -1') end
+  if #page < 32 then return remember(reported('reaped ' .. back .. ' ' .. died .. ' ' .. first .. ' -1')) end
 end
-return remember(table.concat({'reaped', back, died, first, offset}, ' '))
+return remember(reported(table.concat({'reaped', back, died, first, offset}, ' ')))

@@ -2,7 +2,7 @@
 -- KEYS: slot  processing  claims  queue  dead
 -- ARGV: seq  slot_ttl_ms  token  verb, ack, release or nack  scope, 'whole' for all of them or none, else 'some'
 --       worker  reason  max_deliveries:number, or 0  max_dead:number  entries..., of the messages, oldest first
--- Reply: 'settled <one letter per message: s settled, d dead, m missing, l lost>', 'lost' or 'superseded'.
+-- Reply: 'settled <one letter per message: s settled, d dead, m missing, l lost>' and trimmed dead letters, 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: entries
@@ -33,4 +33,4 @@ for i = #entries, 1, -1 do
     else letters[i] = set_aside(k, entry, how) and 'd' or 's' end
   end
 end
-return remember('settled ' .. table.concat(letters))
+return remember(reported('settled ' .. table.concat(letters)))

@@ -9,7 +9,7 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.keys import check_name
-from rmq_core.queue.settle import Reclaimed, expired
+from rmq_core.queue.settle import Reclaimed, expired, without_trimmed
 from rmq_core.reports import SettleReport
 
 
@@ -43,7 +43,7 @@ def _reclaimed(engine: JobsEngine, lease_id: str, early: str, reason: str = "", 
             max_attempts=config.max_attempts, max_dead=config.max_dead, events_cap=config.max_events,
             if_used_up=early, earlier_token=token, reason=reason, **required,
         )  # fmt: skip
-        words = reply.decode().split(" ")
+        words = without_trimmed(engine, reply).decode().split(" ")
         if words[0] == "owned":
             return done._replace(owner=reply.decode().partition(" ")[2])
         if reply == b"live":

@@ -11,7 +11,7 @@ from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds
-from rmq_core.queue.settle import Some, deadline_of, extend_each, lost, places_of
+from rmq_core.queue.settle import Some, deadline_of, extend_each, lost, places_of, without_trimmed
 from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
@@ -82,7 +82,7 @@ def _settle(
         open_places = sorted(set(places))
         for first in range(0, len(open_places), _CHUNK):
             chunk = open_places[first : first + _CHUNK]
-            reply = yield _call(engine, lease, how, chunk)
+            reply = without_trimmed(engine, (yield _call(engine, lease, how, chunk)))
             words = reply.decode().split(" ")
             if reply == b"lost":
                 lost(lease)
@@ -103,7 +103,7 @@ def _settle(
 def _all(engine: JobsEngine, lease: Lease, how: tuple[str, int, str]) -> Exchange[SettleReport]:
     settled = dead = 0
     while True:
-        reply = yield _call(engine, lease, how, [])
+        reply = without_trimmed(engine, (yield _call(engine, lease, how, [])))
         words = reply.decode().split(" ")
         if words[0] != "settled":
             raise lost(lease) if reply == b"lost" else refused(f"settling lease {lease.id!r}", reply)

@@ -13,6 +13,7 @@ from rmq_core.errors import QueueFull
 from rmq_core.exchange import Call, Encodable, Exchange, Listen, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds
+from rmq_core.queue.settle import without_trimmed
 
 _PAUSED_S = 1.0  # how often a worker looks whether a paused queue was resumed
 
@@ -122,6 +123,7 @@ def fail(
         result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if stored else 0,
         emit_active="1" if unsent else "0",
     )  # fmt: skip
+    reply = without_trimmed(engine, reply)
     if reply not in {b"later", b"dead", b"gone"}:
         raise refused("fail", reply)
     return reply

@@ -8,7 +8,7 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.journal import note
-from rmq_core.queue.settle import Reclaimed
+from rmq_core.queue.settle import Reclaimed, without_trimmed
 
 
 def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
@@ -33,7 +33,7 @@ def reclaim_lease(
             failed_cap=config.failed_log, bell=keys.bell, reason=reason,
             if_used_up=when, **required,
         )  # fmt: skip
-        words = reply.decode().split(" ")
+        words = without_trimmed(engine, reply).decode().split(" ")
         if words[0] == "owned":
             return done._replace(owner=reply.decode().partition(" ")[2])
         if words[0] != "returned":

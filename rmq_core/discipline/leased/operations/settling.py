@@ -17,7 +17,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, envelopes_of, token_of
 from rmq_core.policy import milliseconds
 from rmq_core.queue.journal import note
-from rmq_core.queue.settle import Some, extend_each
+from rmq_core.queue.settle import Some, extend_each, without_trimmed
 from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
@@ -138,7 +138,7 @@ def give_back(
     with lease.state:
         settled = dead = 0
         while True:
-            reply = yield call
+            reply = without_trimmed(engine, (yield call))
             if not reply.startswith(b"returned"):
                 raise _refused(engine, lease, reply)
             words = reply.decode().split(" ")
@@ -164,6 +164,7 @@ def _settle_some(
             chunk = indexes[first : first + step]
             call = _some(engine, lease, verb, chunk, delays, reason)
             reply, confirmed = apart(call, (yield call))
+            reply = without_trimmed(engine, reply)
             verdict, _, letters = reply.decode().partition(" ")
             if verdict in {"some", "all"}:
                 lease.state.settled, lease.state.partly = verdict == "all", True

@@ -12,6 +12,7 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds, whole
+from rmq_core.queue.settle import without_trimmed
 
 
 class Reaped(NamedTuple):
@@ -51,6 +52,7 @@ def _reap_worker(engine: ReliableEngine, worker: str, timeout_ms: int, most: int
             "reliable/reap", keys, processing=keys.processing(worker), claims=keys.claims(worker), worker=worker,
             timeout_ms=timeout_ms, max_deliveries=most, max_dead=engine.config.max_dead, offset=at,
         )  # fmt: skip
+        reply = without_trimmed(engine, reply)
         if not reply.startswith(b"reaped "):
             raise ScriptFailed(f"reap got {reply.decode()!r}")
         more = [int(word) for word in reply.split()[1:]]

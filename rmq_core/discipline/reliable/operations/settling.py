@@ -15,7 +15,16 @@ from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds, seconds
 from rmq_core.protocol import lacking
-from rmq_core.queue.settle import Some, check_queue, deadline_of, extend_each, open_places, outcomes_of, settle
+from rmq_core.queue.settle import (
+    Some,
+    check_queue,
+    deadline_of,
+    extend_each,
+    open_places,
+    outcomes_of,
+    settle,
+    without_trimmed,
+)
 from rmq_core.reports import Outcome, SettleReport
 
 _HEAD, _ID = re.compile(rb"\d+ \d+ (\d+) "), re.compile(rb"(\S+) ")
@@ -81,7 +90,7 @@ def _settle(
 ) -> Exchange[SettleReport]:
     def send(places: list[int]) -> Exchange[list[Outcome]]:
         reply = yield _settlement(engine, lease, verb, places, whole=messages is None, reason=reason)
-        return outcomes_of(lease, reply, len(places), _LETTERS)
+        return outcomes_of(lease, without_trimmed(engine, reply), len(places), _LETTERS)
 
     return (yield from engine.settled(verb, lease, settle(engine.name, lease, messages, send)))
 
