@@ -15,6 +15,7 @@ FACES = [rmq_core, rmq_core.asyncio]
 MODULES = ("jobs", "reliable", "rotation", "streams", "work")
 NEVER_MOVED = {
     "ALERTS",
+    "acting_as",
     "AlertLimits",
     "LeaseWatch",
     "LimitBounds",

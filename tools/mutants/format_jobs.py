@@ -128,8 +128,8 @@ FORMAT_JOBS = [
         "jobs_leases",
         "a job's expiry has another word",
         "rmq_core/lua/jobs/reclaim.lua",
-        "{'expired', now, head.owner, ''}",
-        "{'late', now, head.owner, ''}",
+        "{'expired', now, head.owner, reason}",
+        "{'late', now, head.owner, reason}",
     ),
     written(
         "jobs",

@@ -86,8 +86,8 @@ FORMAT_LEASED = [
         "leased_failures",
         "an expiry's line of history has its owner first",
         "rmq_core/lua/leased/reclaim.lua",
-        "{'expired', now, head.owner, ''}",
-        "{'expired', head.owner, now, ''}",
+        "{'expired', now, head.owner, reason}",
+        "{'expired', head.owner, now, reason}",
     ),
     written(
         "leased_failures",
@@ -163,8 +163,8 @@ FORMAT_LEASED = [
         "leased_leases",
         "a lease settled in part has another state",
         "rmq_core/lua/leased/settle_some.lua",
-        "  head.state = 'p'",
-        "  head.state = 's'",
+        "head.state = 'p'",
+        "head.state = 's'",
     ),
     written(
         "leased_nacking",

@@ -80,7 +80,7 @@ def test_messages_of_an_ended_task_are_ready_again_without_a_counted_delivery(
         (("running",), 0),  # somebody marked it
     ],
 )
-def test_a_task_that_failed_by_itself_is_a_failed_delivery_and_one_that_was_marked_failed_is_not(
+def test_a_failure_of_the_task_itself_counts_a_delivery_and_a_mark_does_not(
     watch: Any, instances: Any, queue: Any, events: tuple[str, ...], counted: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rmq_airflow")

@@ -21,8 +21,7 @@ from tests.servers.process import until
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "airflow/plugin/test_releases.py::"
-        "test_a_task_that_failed_by_itself_is_a_failed_delivery_and_one_that_was_marked_failed_is_not"
+        "airflow/plugin/test_releases.py::test_a_failure_of_the_task_itself_counts_a_delivery_and_a_mark_does_not"
     ),
 ]
 BOUND_S = 45  # from the end of the task on: Airflow notices a lost heartbeat after 25 s, the loop 15 s later
