@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
 from rmq_core.protocol import Capabilities, lacking
+from rmq_core.queue.registry import provisional
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,6 +67,8 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         exchange = operation(self._engine, *args, **kwargs)
+        if not getattr(self._engine, "registered", True):
+            exchange = provisional(self._engine, self.discipline, exchange)
         result = self._driver.run(exchange if self._journaled is None else self._journaled(exchange))
         tally = self._tally
         if tally is None or (blocking and not (tally.noted and monotonic() >= tally.next_at)):

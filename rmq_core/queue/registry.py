@@ -3,35 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
-from rmq_core.errors import QueueFull
+from rmq_core.errors import QueueFull, RedisMessageQueueError, ScriptFailed, WrongKeyType
 from rmq_core.exchange import Command, Exchange
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import QUEUES, queues_of
 
+R = TypeVar("R")
+NEW = 2
+_REFUSED = (ScriptFailed, WrongKeyType, QueueFull)
+
 
 class Named(Protocol):
-    """A queue object with a name; `registered` is true if the name is registered for tools, or must not be."""
+    """A queue object with a name; `registered` is true if the name is registered for tools, or must not be.
 
-    registered: bool
+    It is NEW if this object's last registration added the name.
+    """
+
+    registered: int
 
     @property
     def name(self) -> str: ...
 
 
-def register(name: str, discipline: str) -> Exchange[bool]:
+def register(name: str, discipline: str) -> Exchange[int]:
     """Register a queue's name for tools. Return False if the server is full; the next call then has to try again.
 
-    A name that is in the set of no discipline belongs to the default discipline.
+    Return NEW if no queue had the name. A name that is in the set of no discipline belongs to the default discipline.
     """
     try:
-        yield Command(("SADD", QUEUES, name))
+        added = yield Command(("SADD", QUEUES, name))
         if discipline != DEFAULT:
-            yield Command(("SADD", queues_of(discipline), name))
+            try:
+                yield Command(("SADD", queues_of(discipline), name))
+            except _REFUSED:
+                if added:
+                    yield from _withdraw(name, DEFAULT)
+                raise
     except QueueFull:  # a full server must not keep consumers from draining it
         return False
-    return True
+    return NEW if added else True
+
+
+def provisional(engine: Named, discipline: str, exchange: Exchange[R]) -> Exchange[R]:
+    """Run the first operation of a queue object. If Redis refuses it, remove the name that it registered.
+
+    A user who may not write to a queue would otherwise add it to the list, and each tool would show a queue that does
+    not exist. The name stays if the outcome is unknown, or if some of several messages were stored.
+    """
+    try:
+        return (yield from exchange)
+    except _REFUSED as error:
+        if engine.registered == NEW and not getattr(error.report, "accepted", 0):
+            engine.registered = False
+            yield from _withdraw(engine.name, discipline)
+        raise
+
+
+def _withdraw(name: str, discipline: str) -> Exchange[None]:
+    with suppress(RedisMessageQueueError):  # the caller raises the error for which it withdraws the name
+        for key in (QUEUES,) if discipline == DEFAULT else (QUEUES, queues_of(discipline)):
+            yield Command(("SREM", key, name))
 
 
 def ready(engine: Named, discipline: str) -> Exchange[None]:

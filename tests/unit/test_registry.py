@@ -2,23 +2,28 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import QueueFull, QueueUnavailable
+from rmq_core import QueueFull, QueueUnavailable, ScriptFailed
 from rmq_core.exchange import Command
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import queues_of
-from rmq_core.queue.registry import named_in, register
+from rmq_core.queue.registry import NEW, named_in, register
 from tests.unit.leased.by_hand import drive, result
 
 
 def test_a_queue_is_registered_with_its_discipline() -> None:
     told, wants = drive(register("żółw", "streams"), [1, 0])
-    assert told is True
+    assert told == NEW
     assert wants == [Command(("SADD", b"rmq:queues", "żółw")), Command(("SADD", b"rmq:queues:streams", "żółw"))]
     assert queues_of("streams") == b"rmq:queues:streams"
 
 
 def test_a_registration_that_a_full_server_refused_is_repeated_by_the_next_call() -> None:
     assert result(register("q", "streams"), QueueFull("full")) is False
+
+
+def test_a_name_that_can_be_registered_with_half_of_the_sets_is_registered_with_none() -> None:
+    with pytest.raises(ScriptFailed):
+        drive(register("q", "streams"), [1, ScriptFailed("NOPERM"), 1, 0])
 
 
 def test_any_other_failure_is_raised_to_the_caller() -> None:

@@ -29,7 +29,7 @@ class JobsEngine(Counting):
     keys: JobsKeys
     config: JobsConfig
     native: bool | None = None
-    registered: bool = False
+    registered: int = False
     paused: bool = False
     producer: str = field(default_factory=nonce)
     own_lease_ms: int = field(init=False)

@@ -29,7 +29,7 @@ class LeasedEngine:
     keys: LeasedKeys
     config: LeasedConfig
     on_event: OnEvent | None = None
-    registered: bool = False
+    registered: int = False
     unanswered: dict[str, str] = field(default_factory=dict)
     tally: Tally | None = field(init=False)
     journal: JournalLength | None = field(init=False)

@@ -21,7 +21,7 @@ class ReliableEngine(Counting):
 
     keys: ReliableKeys
     config: ReliableConfig
-    registered: bool = False
+    registered: int = False
     worker: str = field(init=False)
     unanswered: dict[str, str] = field(default_factory=dict)
     tally: Tally | None = field(init=False)

@@ -17,7 +17,7 @@ class RotationEngine(Counting):
 
     keys: RotationKeys
     config: RotationConfig
-    registered: bool = False
+    registered: int = False
     tally: Tally | None = field(init=False)
 
     def __post_init__(self) -> None:

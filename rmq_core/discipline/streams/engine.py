@@ -31,7 +31,7 @@ class StreamEngine:
     config: QueueConfig
     on_event: OnEvent | None = None
     grouped: bool = False
-    registered: bool = False
+    registered: int = False
     malformed: deque[QueueError] = field(default_factory=deque)
     unanswered: deque[str] = field(default_factory=deque)
     tally: Tally | None = field(init=False)
