@@ -47,7 +47,7 @@ DISCIPLINES = {
         Discipline(
             "leased",
             "LeasedQueue",
-            ("BLPOP", "GET", "HGET", "PTTL", "ZRANGE", "SUBSCRIBE"),
+            ("BLPOP", "GET", "HGET", "PTTL", "ZRANGE", "SUBSCRIBE", "WAIT", "WAITAOF"),
             ("leased", "lists", "progress", "history", "journal"),
         ),
         Discipline(

@@ -148,17 +148,41 @@ def _clients(facts: Facts) -> Finding:
 
 
 def _permissions(facts: Facts) -> Finding:
-    what, who = "permissions", f"user {facts.user or '?'}"
-    if facts.scripts:
-        return Finding(Level.FAIL, what, f"{who} cannot run scripts: {facts.scripts}", _allow(facts, "+eval +evalsha"))
-    if facts.refused is None:
-        found = f"{who} can run scripts; this server does not report more"
-        return Finding(Level.UNKNOWN, what, found, "only Redis 7 and later report which commands a user may run")
-    if facts.refused:
-        missing = " ".join(f"+{name.lower()}" for name in facts.refused)
-        return Finding(Level.FAIL, what, f"{who} lacks {len(facts.refused)} commands", _allow(facts, missing))
+    what, who, allowed, needs = "permissions", f"user {facts.user or '?'}", facts.allowed, facts.needs
+    own, named = needs.keys[0][0], "rmq doctor QUEUE names the permissions that a queue needs"
+    # Rules for keys and channels only where they are known to be missing: Redis refuses one that adds nothing.
+    commands = " ".join(f"+{name.lower()}" for name in needs.commands)
+    if allowed.scripts:
+        advice = named if needs.queue is None else _allow(facts, commands)
+        return Finding(Level.FAIL, what, f"{who} cannot run scripts: {allowed.scripts}", advice)
+    if own not in allowed.keys:
+        return _commands(facts, who)
+    if needs.queue is None:
+        return Finding(Level.UNKNOWN, what, f"{who} may use the keys of some queues only", named)
+    found = f"{who} may not use the keys {own}; commands can be checked only with a permitted key"
+    return Finding(Level.FAIL, what, found, _allow(facts, " ".join([commands, *allowed.keys])))
+
+
+def _commands(facts: Facts, who: str) -> Finding:
+    """Check the commands, channels and other keys of a user who may use the queue's own keys."""
+    what, allowed, needs = "permissions", facts.allowed, facts.needs
+    answers = allowed.commands or {}
+    missing = [f"+{name.lower()}" for name, answer in answers.items() if answer == "no"]
+    unsure = [name.lower() for name, answer in answers.items() if answer == "unsure"]
+    channels = [needs.channels] if allowed.channels is False else []
+    found = [f"lacks {len(missing)} commands"] if missing else []
+    found += [f"may not use the keys {' '.join(allowed.keys)}"] if allowed.keys else []
+    found += [f"may not use the channels {needs.channels}"] if channels and "+publish" not in missing else []
+    if found:
+        advice = _allow(facts, " ".join([*missing, *allowed.keys, *channels]))
+        return Finding(Level.FAIL, what, f"{who} {' and '.join(found)}", advice)
+    if allowed.commands is None:
+        text = f"{who} can run scripts and use the keys; this server does not report more"
+        return Finding(Level.UNKNOWN, what, text, "only Redis 7 and later report which commands a user may run")
+    if unsure:
+        return Finding(Level.UNKNOWN, what, f"the server did not say whether {who} may run {', '.join(unsure)}")
     return Finding(Level.OK, what, f"{who} may do all that is needed")
 
 
 def _allow(facts: Facts, rules: str) -> str:
-    return f"ACL SETUSER {facts.user or '<user>'} {rules} {facts.keys} &rmq:*"
+    return f"ACL SETUSER {facts.user or '<user>'} {rules}"

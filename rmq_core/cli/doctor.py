@@ -26,9 +26,9 @@ _MARKS = {
     Level.FAIL: ("✘", "bold red"),
     Level.UNKNOWN: ("?", "dim"),
 }
-_NO_QUEUE, _LISTED = "rmq-doctor", 1000
+_LISTED = 1000
 _Name = Annotated[
-    str,
+    str | None,
     typer.Argument(
         help="A queue to check as well. Name one if your user may access the keys of some queues only.",
         show_default=False,
@@ -37,7 +37,7 @@ _Name = Annotated[
 ]
 
 
-def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+def doctor(queue: _Name = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Check a server and its queues: version, persistence, memory, permissions, clients, formats; change nothing.
 
     The exit code is 1 when something must be changed. For a named queue, it reports whether the queue is paused and
@@ -47,7 +47,7 @@ def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline
         known = discipline or _discipline_of(server, queue)
         findings = examine(server.ask(gather(needed(known, queue))))
         findings += _formats(server, queue, known)
-        if queue != _NO_QUEUE:
+        if queue is not None:
             findings += _of_queue(server, queue, known)
         where = str(server.settings)
     failed = any(finding.level == Level.FAIL for finding in findings)
@@ -60,17 +60,19 @@ def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline
         raise typer.Exit(Exit.FAILED)
 
 
-def _discipline_of(server: Server, queue: str) -> str:
+def _discipline_of(server: Server, queue: str | None) -> str:
+    if queue is None:
+        return DEFAULT
     try:
         return server.discipline_of(queue) or DEFAULT
     except ScriptFailed:  # the user may not read the registry: one of the findings reports it
         return DEFAULT
 
 
-def _formats(server: Server, queue: str, discipline: str) -> list[Finding]:
+def _formats(server: Server, queue: str | None, discipline: str) -> list[Finding]:
     """Check the format of the named queue, or of all registered ones."""
     try:
-        queues = server.registered()[:_LISTED] if queue == _NO_QUEUE else [Registered(queue, discipline)]
+        queues = server.registered()[:_LISTED] if queue is None else [Registered(queue, discipline)]
     except RedisMessageQueueError:  # the user may not read the registry: another finding reports it
         return []
     return examine_formats(server, queues)

@@ -6,23 +6,43 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from rmq_core.cli.requirements import Requirements
+from rmq_core.cli.requirements import CHANNELS, Requirements, needed
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Command, Exchange
+from rmq_core.protocol import DEFAULT
 
 _ASK = b"""
-local refused = {}
-for at = 1, #ARGV, 2 do
+local answers = {}
+for at, example in ipairs(ARGV) do
   local words = {}
-  for word in string.gmatch(ARGV[at], '[^|]+') do words[#words + 1] = word end
-  for _ = 1, 3 do words[#words + 1] = ARGV[at + 1] end
-  local known, allowed = pcall(redis.acl_check_cmd, unpack(words))
-  if known and not allowed then refused[#refused + 1] = ARGV[at] end
+  for word in string.gmatch(example, '[^ |]+') do words[#words + 1] = word == 'K' and KEYS[1] or word end
+  local known, may = pcall(redis.acl_check_cmd, unpack(words))
+  local why = known and '' or type(may) == 'table' and may.err or tostring(may)
+  if known then answers[at] = may and 'yes' or 'no'
+  else answers[at] = string.find(why, 'Invalid command', 1, true) and 'absent' or 'unsure' end
 end
-return refused
+return answers
 """
+"""Whether the user may run each command with a key that it may use. Scripts may ask this without a permission."""
+
+
+class Allowed(NamedTuple):
+    """What a user may do.
+
+    scripts: why scripts cannot be run, None if they can. commands: what the server says about each command: `yes`,
+    `no`, `absent` for a command that it does not have, or `unsure`; None if it says nothing. keys: the ACL rules for
+    keys that the user lacks. channels: whether the user may use the queue's channels; None if unknown.
+    """
+
+    scripts: str | None = None
+    commands: Mapping[str, str] | None = None
+    keys: tuple[str, ...] = ()
+    channels: bool | None = None
+
+
+UNKNOWN, ANY = Allowed(), needed(DEFAULT, None)
 
 
 @dataclass(frozen=True)
@@ -34,11 +54,8 @@ class Facts:
     appendfsync: str | None = None
     skew_s: float | None = None
     user: str | None = None
-    scripts: str | None = None
-    """Why scripts cannot be run."""
-    refused: tuple[str, ...] | None = None
-    keys: str = "~rmq:*"
-    """Rules for the keys that the user needs."""
+    needs: Requirements = ANY
+    allowed: Allowed = UNKNOWN
     clients: tuple[str, ...] | None = None
     """The library name of each connection."""
 
@@ -46,16 +63,14 @@ class Facts:
 def gather(needs: Requirements) -> Exchange[Facts]:
     """Read all facts from the server."""
     info = yield from _or_none("INFO", "everything")
-    scripts, refused = yield from _permissions(needs)
     return Facts(
         info=_one(info),
         save=(yield from _setting("save")),
         appendfsync=(yield from _setting("appendfsync")),
         skew_s=(yield from _skew()),
         user=_text((yield from _or_none("ACL", "WHOAMI"))),
-        scripts=scripts,
-        refused=refused,
-        keys=needs.keys,
+        allowed=(yield from _allowed(needs)),
+        needs=needs,
         clients=(yield from _clients()),
     )
 
@@ -91,17 +106,34 @@ def _skew() -> Exchange[float | None]:
     return before - server if server < before else min(0.0, after - server)
 
 
-def _permissions(needs: Requirements) -> Exchange[tuple[str | None, tuple[str, ...] | None]]:
-    """Return the reason why scripts cannot run, and the refused commands; None for these on a server before Redis 7."""
+def _allowed(needs: Requirements) -> Exchange[Allowed]:
+    """Find out what the user may do. Keys are tried first, because commands can be checked only with permitted ones."""
+    if reason := (yield from _refusal("EVAL", "return 1", 0)):
+        return Allowed(scripts=reason)
+    keys = []
+    for rule, key in needs.keys:
+        if (yield from _refusal("EVAL", "return 1", 1, key)):
+            keys.append(rule)
+    if needs.keys[0][0] in keys:
+        return Allowed(keys=tuple(keys))
+    if not (yield from _or_none("EVAL", "return redis.acl_check_cmd and 1 or 0", 1, needs.key)):
+        return Allowed(keys=tuple(keys))
+    replies = yield Command(("EVAL", _ASK, 1, needs.key, *needs.examples))
+    commands = {name: _text(reply) or "" for name, reply in zip(needs.commands, replies, strict=True)}
+    channels = commands.get("PUBLISH") != "no"
+    if not channels and "channel" in (yield from _refusal("PUBLISH", needs.key, "")):
+        # The command itself is permitted. Whether SUBSCRIBE is too can be known only with a permitted channel.
+        commands = {name: answer for name, answer in commands.items() if name not in CHANNELS}
+    return Allowed(None, commands, tuple(keys), channels)
+
+
+def _refusal(*words: str | int) -> Exchange[str]:
+    """Return the text with which the server refuses a command, or nothing."""
     try:
-        yield Command(("EVAL", "return 1", 1, needs.key))
+        yield Command(words)
     except RedisMessageQueueError as error:
-        return str(error), None
-    reply = yield from _or_none("EVAL", "return redis.acl_check_cmd and 1 or 0", 1, needs.key)
-    if not reply:
-        return None, None
-    refused = yield Command(("EVAL", _ASK, 1, needs.key, *(word for pair in needs.commands for word in pair)))
-    return None, tuple(_text(name) or "" for name in refused)
+        return str(error)
+    return ""
 
 
 def _one(info: Any) -> Mapping[str, Any]:

@@ -14,17 +14,20 @@ from rmq_core.exchange.stored_format import FORMAT, format_key
 
 def examine_formats(server: Server, queues: Iterable[Registered]) -> list[Finding]:
     """Return a finding for each queue in another format than this version reads, or one for all."""
-    count, findings = 0, list[Finding]()
+    count, findings, unread = 0, list[Finding](), list[str]()
     for name, discipline in queues:
         count += 1
         try:
             stored, needs = _stored(server, name, discipline)
         except RedisMessageQueueError as error:
-            findings.append(Finding(Level.UNKNOWN, "format", f"{name}: {error}"))
+            unread.append(f"{name}: {error}")
             continue
         if stored != str(FORMAT):
             advice = f"this version reads format {FORMAT}: install RMQ {needs or 'of a later version'} or later"
             findings.append(Finding(Level.FAIL, "format", f"{name} is stored in format {stored}", advice))
+    if unread:  # of other users, for example
+        more = f", and {len(unread) - 1:,} other queues" if unread[1:] else ""
+        findings.append(Finding(Level.UNKNOWN, "format", f"{unread[0]}{more}"))
     return findings or [Finding(Level.OK, "format", f"format {FORMAT} ({count})")]
 
 

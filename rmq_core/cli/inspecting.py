@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from rmq_core.cli import records
+from rmq_core.cli.failures import Exit
 from rmq_core.cli.held import held_leases, held_otherwise
 from rmq_core.cli.opening import Registered, Server, connected
 from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Queues, Url
-from rmq_core.cli.output import emit, say, show
+from rmq_core.cli.output import complain, emit, say, show
 from rmq_core.cli.states import COLUMNS, State, record, row, seen
+from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.reports import QueueStats
 
 _State = Annotated[
@@ -24,15 +28,20 @@ def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = No
     """Show how many messages of queues are ready, delayed, leased and dead.
 
     Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
-    those that failed together, and no others.
+    those that failed together, and no others. Queues that cannot be read are named on stderr; if one of them was named,
+    the exit code is 1.
     """
     with connected(url) as server:
-        found = [(each, stats_of(server, each)) for each in chosen(server, queue, discipline)]
+        found, unread = stats_of_each(chosen(server, queue, discipline), partial(stats_of, server))
     if as_json:
         for each, numbers in found:
             emit(records.stats_record(*each, numbers))
-        return
-    show(records.STATS, [records.stats_row(*each, numbers) for each, numbers in found], "no queues yet")
+    elif found or not unread:
+        show(records.STATS, [records.stats_row(*each, numbers) for each, numbers in found], "no queues yet")
+    for name, error in unread.items():
+        complain(f"{name}: {error}")
+    if queue and unread:
+        raise typer.Exit(Exit.FAILED)
 
 
 def peek(
@@ -100,6 +109,24 @@ def chosen(server: Server, names: list[str] | None, discipline: str | None) -> l
         with server.queue(name, discipline) as opened:
             found.append(Registered(name, opened.discipline))
     return found
+
+
+def stats_of_each(
+    queues: Iterable[Registered], read: Callable[[Registered], QueueStats]
+) -> tuple[list[tuple[Registered, QueueStats]], dict[str, RedisMessageQueueError]]:
+    """Return the stats of the queues, and the errors of those that cannot be read: other users' queues, for example.
+
+    Raises QueueUnavailable.
+    """
+    found, unread = [], {}
+    for each in queues:
+        try:
+            found.append((each, read(each)))
+        except QueueUnavailable:
+            raise
+        except RedisMessageQueueError as error:
+            unread[each.name] = error
+    return found, unread
 
 
 def stats_of(server: Server, queue: Registered) -> QueueStats:

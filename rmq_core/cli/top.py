@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from math import ceil
 from typing import Annotated
@@ -15,11 +15,11 @@ from rich.live import Live
 from rich.text import Text
 
 from rmq_core.cli import records
-from rmq_core.cli.inspecting import chosen
+from rmq_core.cli.inspecting import chosen, stats_of_each
 from rmq_core.cli.keyboard import Keyboard
 from rmq_core.cli.opening import Registered, Server, connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queues, Url
-from rmq_core.cli.output import console, emit, plain, table
+from rmq_core.cli.output import complain, console, emit, plain, table
 from rmq_core.cli.stopping import Stopping
 from rmq_core.errors import QueueUnavailable
 from rmq_core.protocol import WorkQueue
@@ -27,6 +27,7 @@ from rmq_core.reports import QueueStats
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _REMEMBERED = 12
+_NAMED = 5
 
 _Interval = Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between polls.")]
 _Times = Annotated[int | None, typer.Option("--times", min=1, help="Stop after this many polls.", show_default=False)]
@@ -73,8 +74,9 @@ class Monitor:
         """Poll once. Raise QueueUnavailable at the first poll only; later, keep its text in `trouble`."""
         self.polls += 1
         try:
-            self.found = [(each, self._stats(each)) for each in chosen(self.server, self.names, self.discipline)]
-            self.trouble = ""
+            queues = chosen(self.server, self.names, self.discipline)
+            self.found, unread = stats_of_each(queues, self._stats)
+            self.trouble = f"cannot be read: {_named(unread)}" if unread else ""
         except QueueUnavailable as error:
             if self.polls == 1:
                 raise
@@ -97,6 +99,13 @@ class Monitor:
         return stats
 
 
+def _named(unread: Mapping[str, Exception]) -> str:
+    """Return the names of queues, as many as fit, and why the first of them cannot be read."""
+    names = [*unread]
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more} ({unread[names[0]]})"
+
+
 @contextmanager
 def _shown(watch: Monitor, *, as_json: bool) -> Iterator[Callable[[], None]]:
     out = console()
@@ -112,6 +121,8 @@ def _written(watch: Monitor, *, as_json: bool) -> None:
     if not as_json:
         console().print(picture(watch))
         return
+    if watch.trouble:
+        complain(watch.trouble)
     for each, stats in watch.found:
         emit({"at": round(time.time(), 3), **records.stats_record(*each, stats)})
 

@@ -9,6 +9,7 @@ import redis
 import redis.asyncio
 
 from tests.redis.leases import PATIENCE_S
+from tests.redis.tenants import PASSWORD, USER, grant
 from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import External, Server, find_server
 
@@ -48,3 +49,11 @@ def world(request: pytest.FixtureRequest, redis_client: redis.Redis, server_url:
     made: World = request.param(server_url, redis_client)
     with made:
         yield made
+
+
+@pytest.fixture
+def tenant(redis_client: redis.Redis, server_url: str) -> Iterator[str]:
+    """The URL with which the user connects; `grant` gives permissions."""
+    grant(redis_client, "leased")
+    yield server_url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
+    redis_client.acl_deluser(USER)

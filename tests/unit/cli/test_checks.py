@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from rmq_core.cli.checks import Finding, Level, examine
-from rmq_core.cli.facts import Facts
+from rmq_core.cli.facts import Allowed, Facts
+from rmq_core.cli.requirements import needed
 
 GOOD = {
     "redis_version": "7.2.4",
@@ -21,6 +22,10 @@ GOOD = {
 }
 
 
+ALL = Allowed(commands={}, channels=True)
+ORDERS = needed("leased", "orders")
+
+
 def found(what: str, *, facts: dict[str, Any] | None = None, **info: Any) -> list[Finding]:
     """Return the findings about one subject; `info` replaces the reply of a well configured server."""
     given = {
@@ -28,7 +33,7 @@ def found(what: str, *, facts: dict[str, Any] | None = None, **info: Any) -> lis
         "appendfsync": "everysec",
         "skew_s": 0.0,
         "user": "default",
-        "refused": (),
+        "allowed": ALL,
         **(facts or {}),
     }
     return [finding for finding in examine(Facts({**GOOD, **info}, **given)) if finding.what == what]
@@ -39,7 +44,9 @@ def level(what: str, *, facts: dict[str, Any] | None = None, **info: Any) -> Lev
 
 
 def test_a_well_kept_server_gets_no_advice() -> None:
-    findings = examine(Facts(GOOD, "3600 1", "everysec", 0.0, "default", None, (), clients=("redis-py(rmq_v0.2.0)",)))
+    findings = examine(
+        Facts(GOOD, "3600 1", "everysec", 0.0, "default", allowed=ALL, clients=("redis-py(rmq_v0.2.0)",))
+    )
     assert {finding.level for finding in findings} == {Level.OK}
     assert not any(finding.advice for finding in findings)
 
@@ -110,21 +117,25 @@ def test_clocks_that_differ_by_more_than_a_second_are_reported(skew_s: float | N
 
 
 def test_missing_permissions_are_named_as_the_acl_rule_that_grants_them() -> None:
-    (finding,) = found("permissions", facts={"user": "etl", "refused": ("ZADD", "XGROUP|CREATE")})
+    commands = {"ZADD": "no", "GET": "yes", "XACKDEL": "absent", "XGROUP|CREATE": "no"}
+    lacking = Allowed(commands=commands, keys=("~rmq:queues",), channels=True)
+    (finding,) = found("permissions", facts={"user": "etl", "allowed": lacking, "needs": ORDERS})
     assert finding.level == Level.FAIL
-    assert finding.advice == "ACL SETUSER etl +zadd +xgroup|create ~rmq:* &rmq:*"
+    assert finding.advice == "ACL SETUSER etl +zadd +xgroup|create ~rmq:queues"
 
 
-def test_a_user_without_scripts_can_do_nothing() -> None:
-    assert level("permissions", facts={"scripts": "NOPERM", "refused": None}) == Level.FAIL
+def test_a_user_without_scripts_can_do_nothing_and_needs_all() -> None:
+    (finding,) = found("permissions", facts={"user": "etl", "allowed": Allowed(scripts="NOPERM"), "needs": ORDERS})
+    assert (finding.level, finding.advice) == (Level.FAIL, f"ACL SETUSER etl {ORDERS.rules.partition(' ~')[0]}")
 
 
-def test_a_fact_that_a_server_does_not_report_is_unknown_and_not_good() -> None:
-    assert level("permissions", facts={"refused": None}) == Level.UNKNOWN
+@pytest.mark.parametrize("allowed", [Allowed(), Allowed(commands={"GET": "yes", "ZADD": "unsure"}, channels=True)])
+def test_what_a_server_does_not_say_is_unknown_and_not_good(allowed: Allowed) -> None:
+    assert level("permissions", facts={"allowed": allowed}) == Level.UNKNOWN
 
 
 def test_without_info_the_other_checks_are_still_reported() -> None:
-    findings = examine(Facts({}, skew_s=0.0, user="u", refused=()))
+    findings = examine(Facts({}, skew_s=0.0, user="u", allowed=ALL))
     assert [finding.what for finding in findings] == ["permissions", "server", "clock", "clients"]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rmq_core.cli import facts
-from rmq_core.cli.facts import Facts, gather
+from rmq_core.cli.facts import Allowed, Facts, gather
 from rmq_core.cli.requirements import needed
 from rmq_core.errors import ScriptFailed
 
@@ -27,7 +27,7 @@ def gathered(answers: dict[str, Any]) -> Facts:
 
 
 def test_a_user_without_rights_leaves_all_facts_unknown() -> None:
-    assert gathered({}) == Facts({}, scripts="NOPERM")
+    assert gathered({}) == Facts({}, needs=NEEDS, allowed=Allowed(scripts="NOPERM"))
 
 
 @pytest.mark.parametrize("reply", [{b"save": b"60 1"}, [b"save", b"60 1"], {"save": "60 1"}])
@@ -42,7 +42,7 @@ def test_info_of_a_cluster_client_is_that_of_one_node() -> None:
 
 def test_permissions_are_unknown_before_redis_7() -> None:
     asked = gathered({"EVAL return 1": 1, "EVAL return redis.acl_check_cmd": 0})
-    assert (asked.scripts, asked.refused) == (None, None)
+    assert asked.allowed == Allowed()
 
 
 def test_the_clock_difference_allows_for_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,13 @@ PLAIN = re.compile(r"""\b(?:Command|Listen)\(\(\s*b?["']([A-Z]+)["'](?:,\s*b?["'
 
 
 def names(discipline: str) -> set[str]:
-    return {name for name, _ in needed(discipline, "orders").commands}
+    return {*needed(discipline, "orders").commands}
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_plain_commands_of_a_disciplines_operations_are_in_its_required_commands(discipline: str) -> None:
-    sources = [path.read_text("utf-8") for path in (CORE / discipline).rglob("*.py")]
+    sources = [path.read_text("utf-8") for path in (CORE / "discipline" / discipline).rglob("*.py")]
+    assert sources
     sent = {"|".join(filter(None, found)) for source in sources for found in PLAIN.findall(source)}
     assert sent <= names(discipline)
 
@@ -44,6 +45,24 @@ def test_a_subcommand_is_named_with_its_command() -> None:
 
 
 def test_keys_are_those_of_the_queue_and_of_the_registry() -> None:
-    keys = {key for _, key in needed("rotation", "orders").commands}
-    assert keys == {"rmq:rotation:{orders}:doctor", "rmq:queues"}
-    assert needed("rotation", "orders").keys == "~rmq:* ~orders"
+    keys = needed("rotation", "orders").keys
+    assert keys == (
+        ("~rmq:rotation:{orders}:*", "rmq:rotation:{orders}:doctor"),
+        ("~orders", "orders"),
+        ("~rmq:queues", "rmq:queues"),
+        ("~rmq:queues:*", "rmq:queues:rotation"),
+    )
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_each_command_has_the_arguments_with_which_the_doctor_asks_about_it(discipline: str) -> None:
+    for example in needed(discipline, "orders").examples:
+        name, *words = example.split(" ")
+        assert name == "PING" or words
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_the_documentation_lists_the_rules_of_each_discipline(discipline: str) -> None:
+    page = (CORE.parent / "docs" / "reference" / "connections.md").read_text("utf-8")
+    written = page.partition(f"\n`{discipline}`:\n\n```text\n")[2].partition("\n```")[0]
+    assert written.split() == needed(discipline, "orders").rules.split()
