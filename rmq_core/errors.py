@@ -228,6 +228,24 @@ class JobFailed(RedisMessageQueueError):
         return type(self), (self.job_id, self.reason)
 
 
+_TLS = re.compile(r"\[(?:SSL|X509)[^]]*: (\w+)\] ([^(\]]*)")
+_OF_CLIENT = "ssl_certfile, ssl_keyfile: the server refuses the certificate of this client, or the lack of one"
+_NO_TLS = "url: no TLS is spoken there; write redis://"
+_MISCONFIGURED = {
+    "mismatch, certificate": "ssl_check_hostname: the certificate of the server is for another host; write a host that"
+    " it names into the URL, or ssl_check_hostname=false where the network is trusted",
+    "has expired": "the certificate of the server has expired, or the clock of this machine is wrong",
+    "VERIFY_FAILED": "ssl_ca_certs: this client does not trust the authority that signed the certificate of the server;"
+    " write the file with the certificate of that authority",
+    "KEY_VALUES_MISMATCH": "ssl_certfile, ssl_keyfile: the key is not that of the certificate",
+    **dict.fromkeys(
+        ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA", "HANDSHAKE_FAILURE"), _OF_CLIENT
+    ),
+    **dict.fromkeys(("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"), _NO_TLS),
+}
+"""What to change, by a text of the TLS library; the first that applies. Any other failure may end by itself."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise RMQ's errors instead of redis-py's in code that uses a client without a driver."""
@@ -254,16 +272,47 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
     refused = redis_errors.AuthenticationError | redis_errors.AuthorizationError
     if isinstance(error, refused) or isinstance(error.__cause__, refused):
         return ConfigurationError(f"Redis refused the `username` or `password`: {text}")
-    if "No master found for" in text or ("unknown command" in text and "SENTINEL" in text):
-        return _of_sentinels(text)
+    misconfigured = _of_tls(text)
+    if misconfigured or "No master found for" in text or ("unknown command" in text and "SENTINEL" in text):
+        return misconfigured or _of_sentinels(text)
     unreachable = redis_errors.ConnectionError | redis_errors.TimeoutError | redis_errors.ReadOnlyError | OSError
     unreachable |= redis_errors.RedisClusterException | redis_errors.ClusterError | redis_errors.AskError
     unreachable |= redis_errors.MasterDownError | redis_errors.TryAgainError
     if isinstance(error, unreachable):
-        return QueueUnavailable(f"Redis did not answer: {text}")
+        return QueueUnavailable(_unavailable(text, replica=isinstance(error, redis_errors.ReadOnlyError)))
     if "WRONGTYPE" in text:
         return WrongKeyType(f"a key of this queue holds a value of another type: {text}")
     return ScriptFailed(text)
+
+
+def hopeless(error: Exception) -> bool:
+    """Return whether a connection fails for a reason that trying again cannot change: certificates, or no TLS there."""
+    return _of_tls(str(error)) is not None
+
+
+def _of_tls(text: str) -> ConfigurationError | None:
+    """Return the error for a refused certificate or handshake; None for any other text.
+
+    redis-py keeps the text of the TLS library, also in its errors about sentinels and clusters.
+    """
+    found = _TLS.search(text)
+    if found is None:
+        return None
+    said = next((said for sign, said in _MISCONFIGURED.items() if sign in found[0]), None)
+    return None if said is None else ConfigurationError(f"{said} ({found[2].strip(' .')})")
+
+
+def _unavailable(text: str, *, replica: bool) -> str:
+    """Return the message for a server that cannot serve now."""
+    # Redis 6.2 wraps the refusal of a script; redis-py has words of its own for a server that a sentinel has demoted.
+    if replica or ": -READONLY " in text or "previous master is now a slave" in text:
+        return (
+            "this server is a replica and refuses writes; if no fail-over is in progress, write the address of the"
+            " primary into the URL, or sentinel://"
+        )
+    if "EOF occurred in violation of protocol" in text:
+        text += "; over TLS, a server that wants a certificate of the client ends connections like this (ssl_certfile)"
+    return f"Redis did not answer: {text}"
 
 
 def _of_sentinels(text: str) -> RedisMessageQueueError:
@@ -276,7 +325,8 @@ def _of_sentinels(text: str) -> RedisMessageQueueError:
     if "AuthenticationError" in text:
         trouble = f"the sentinels at {asked} refused `sentinel_username` or `sentinel_password`, or require one"
     elif asked:
-        trouble = f"no sentinel answers for {name} at {asked}: check the hosts and ports of sentinel:// in the URL"
+        tls = ", and ssl_ca_certs, ssl_certfile and ssl_keyfile" if "SSLConnection" in text else ""
+        trouble = f"no sentinel answers for {name} at {asked}: check the hosts and ports of sentinel:// in the URL{tls}"
     else:
         trouble = f"the sentinels know no server {name} that is up: check the name in sentinel://hosts/name"
     return QueueUnavailable(trouble)

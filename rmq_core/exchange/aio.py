@@ -17,7 +17,7 @@ import tenacity
 from redis import exceptions as errors
 
 from rmq_core.envelope.ids import process
-from rmq_core.errors import WrongKeyType, translate
+from rmq_core.errors import WrongKeyType, hopeless, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
 from rmq_core.exchange.frames import (
     FAILURES,
@@ -190,7 +190,7 @@ class AsyncDriver:
         except NOT_RETRYABLE:
             raise
         except RETRYABLE as error:
-            if patience.once:
+            if patience.once or hopeless(error):
                 raise
             await self._recover()
             if patience.budget_s is None:

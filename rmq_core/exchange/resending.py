@@ -7,6 +7,7 @@ from typing import Any
 
 import tenacity
 
+from rmq_core.errors import hopeless
 from rmq_core.exchange import Patience
 from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE
 
@@ -23,10 +24,14 @@ def resending(patience: Patience) -> dict[str, Any]:
         "stop": stop,
         "wait": tenacity.wait_exponential(multiplier=patience.first_s, max=patience.longest_s)
         + tenacity.wait_random(0, 2.5 * patience.first_s),
-        "retry": tenacity.retry_if_exception_type(RETRYABLE) & tenacity.retry_if_not_exception_type(NOT_RETRYABLE),
+        "retry": tenacity.retry_if_exception(_is_transient),
         "before_sleep": lambda state: notice(patience, state.outcome.exception()),
         "reraise": True,
     }
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, RETRYABLE) and not isinstance(error, NOT_RETRYABLE) and not hopeless(error)
 
 
 def notice(patience: Patience, error: Exception) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 import redis
 
+import rmq_core.asyncio
+from rmq_core import LeasedConfig, LeasedQueue
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError, QueueUnavailable
 from tests.redis.leases import PATIENCE_S, eventually, eventually_later
-from tests.redis.topologies import KEY, PASSWORD, TOPOLOGIES, USER, Certificates, Topology, sentinel, tls
+from tests.redis.topologies import KEY, LOGIN, PASSWORD, TOPOLOGIES, USER, Certificates, Topology, sentinel, tls
 from tests.servers.process import until
 
 BRIEF_S = 1
@@ -145,6 +148,36 @@ def test_the_host_name_is_verified_by_default(tls_server: Topology) -> None:
         client.ping()
     with settings_for(tls_server, ssl_check_hostname=False).client() as client:
         assert client.ping()
+
+
+@pytest.mark.parametrize("make", [LeasedQueue, rmq_core.asyncio.LeasedQueue])
+@pytest.mark.parametrize(
+    ("named", "options", "host"),
+    [("ssl_ca_certs", {"ssl_ca_certs": "stranger"}, "127.0.0.1"), ("ssl_check_hostname", {}, "localhost"),
+     ("ssl_certfile", {"ssl_certfile": "stranger", "ssl_keyfile": "stranger"}, "127.0.0.1")],
+)  # fmt: skip
+async def test_a_queue_does_not_wait_for_a_certificate_to_become_right(
+    tls_server: Topology, certificates: Certificates, make: Any, named: str, options: dict[str, str], host: str
+) -> None:
+    suffix = {"ssl_keyfile": ".key"}
+    given = {name: str(certificates.stranger.with_suffix(suffix.get(name, ".pem"))) for name in options}
+    url = Topology(tls_server.url.replace("127.0.0.1", host), [], tls_server.options)
+    queue = make(settings_for(url, **given), "q", LeasedConfig(retry_budget=3600))
+    with pytest.raises(ConfigurationError, match=named):
+        await answer if inspect.isawaitable(answer := queue.publish("x")) else None
+    await closed if inspect.isawaitable(closed := queue.close()) else None
+
+
+def test_a_queue_on_a_replica_says_so_and_works_once_it_is_promoted(certificates: Certificates) -> None:
+    with sentinel(certificates) as topology:
+        replica = topology.servers[1]
+        settings = RedisSettings.from_url(replica.url, **LOGIN)
+        with LeasedQueue(settings, "q", LeasedConfig(retry_budget=0.1)) as queue:
+            with pytest.raises(QueueUnavailable, match="replica and refuses writes"):
+                queue.publish("x")
+            with replica.client(**LOGIN) as client:
+                client.replicaof("NO", "ONE")
+            assert queue.publish("x").accepted
 
 
 def test_a_client_follows_the_sentinel_to_the_new_master(certificates: Certificates) -> None:

@@ -61,6 +61,52 @@ def test_errors_of_redis_py_become_errors_of_rmq_with_the_original_as_their_caus
     assert caught.value.__cause__ is raised
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer", "ssl_ca_certs"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: Hostname mismatch, certificate is not valid for",
+         "ssl_check_hostname"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: IP address mismatch, certificate is not valid",
+         "ssl_check_hostname"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired", "clock"),
+        ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "ssl_certfile"),
+        ("[SSL: SSLV3_ALERT_HANDSHAKE_FAILURE] sslv3 alert handshake failure", "ssl_certfile"),
+        ("[X509: KEY_VALUES_MISMATCH] key values mismatch", "ssl_keyfile"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "redis://"),
+    ],
+)  # fmt: skip
+def test_a_refused_certificate_is_an_error_of_the_configuration_that_names_the_option(text: str, named: str) -> None:
+    error = redis_errors.ConnectionError(f"Error 1 connecting to h:1. {text} (_ssl.c:1006).")
+    told = translate(error)
+    assert isinstance(told, errors.ConfigurationError)
+    assert named in str(told)
+    assert text.partition("] ")[2].strip(" .") in str(told)
+    assert errors.hopeless(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred in violation of protocol (_ssl.c:1006)", "Connection refused",
+     "[SSL: TLSV1_ALERT_INTERNAL_ERROR] tlsv1 alert internal error (_ssl.c:2580)"],
+)  # fmt: skip
+def test_a_connection_that_breaks_over_tls_may_come_back(text: str) -> None:
+    error = redis_errors.ConnectionError(text)
+    assert isinstance(translate(error), errors.QueueUnavailable)
+    assert not errors.hopeless(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [redis_errors.ReadOnlyError("You can't write against a read only replica."),
+     redis_errors.ConnectionError("ERR Error running script (call to f): @user_script: -READONLY You can't write"),
+     redis_errors.ConnectionError("The previous master is now a slave")],
+)  # fmt: skip
+def test_a_replica_that_refuses_writes_is_named_as_one(error: Exception) -> None:
+    assert str(translate(error)).startswith("this server is a replica and refuses writes")
+    assert not errors.hopeless(error)
+
+
 def test_errors_can_cross_a_process_boundary() -> None:
     for error in (
         errors.LeaseLost("job", "why"),
