@@ -22,10 +22,13 @@ from rmq_core.serve.login import login_routes
 from rmq_core.serve.probes import for_users, open_to_all
 from rmq_core.serve.rate_limit import FailedTries
 from rmq_core.serve.reading import QueueReader
+from rmq_core.serve.scrapes import Scrapes
 from rmq_core.serve.tokens import TokenFile
 
 PLACE = "redis"
 PATIENCE_S = 2.0
+READING_S = 10.0
+"""How long Redis may take for a reply about many queues; a busy machine is late to see the reply."""
 LOOPBACK = ("127.0.0.1", "::1")
 WORDS = Words(
     server="The server `rmq serve`",
@@ -103,9 +106,10 @@ def application(options: ServeOptions) -> Guard:
     settings = ConsumerSettings(options.settings)
     audit, links = AuditLines(options.audit), Links(options.links)
     host = Host(access, OneServer(redis), audit, links.holder_of, words, config=settings.of)
-    reader = QueueReader(redis, settings)
-    app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_closing(reader))
-    app.state.host, app.state.reader = host, reader
+    reader = QueueReader(replace(redis, socket_timeout=READING_S), settings)
+    scrapes = Scrapes(reader.all)
+    app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_closing(scrapes, reader))
+    app.state.host, app.state.reader, app.state.scrapes = host, reader, scrapes
     answer_errors(app)
     routers = (open_to_all, for_users, *((login_routes(recognition),) if isinstance(recognition, ByToken) else ()))
     for router in routers:
@@ -122,12 +126,13 @@ def _recognition(options: ServeOptions) -> Recognition:
     return AnyoneHere()
 
 
-def _closing(reader: QueueReader) -> Any:
+def _closing(*parts: Scrapes | QueueReader) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await reader.close()
+            for part in parts:
+                await part.close()
 
     return lifespan

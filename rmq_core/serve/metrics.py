@@ -12,11 +12,11 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
 
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.serve.reading import QueueReading
 
+Encoder = Callable[[Any], bytes]
 LABELS = ("queue", "discipline")
 EVENTS = {
     "published": "published",
@@ -32,6 +32,7 @@ EVENTS = {
     "redriven": "redriven",
 }
 """The values of the label `event`, and the fields of a queue's totals."""
+_END = b"# EOF\n"  # of the format OpenMetrics
 BOUNDS_S = tuple(2.0**power for power in range(-7, 15))
 
 
@@ -91,16 +92,23 @@ class _Collected:
         return self._families
 
 
-def encoded(readings: Sequence[QueueReading] | None, accept: str) -> tuple[bytes, str]:
-    """Return the metrics, and their content type; `readings` is None when Redis does not answer."""
-    encode, content_type = choose_encoder(accept)
-    return encode(_Collected(_families(readings))), content_type
+def server_text(encode: Encoder, *, up: bool | None, age_s: float | None) -> bytes:
+    """Return the metrics of the server, to which those of the queues can be appended; what is None is left out."""
+    families = []
+    if up is not None:
+        families.append(GaugeMetricFamily("rmq_up", "0 when Redis did not answer the last reading.", value=float(up)))
+    if age_s is not None:
+        text = "Time since the numbers of this scrape were read from Redis."
+        families.append(GaugeMetricFamily("rmq_reading_age_seconds", text, value=age_s))
+    return encode(_Collected(families)).removesuffix(_END) if up else encode(_Collected(families))
 
 
-def _families(readings: Sequence[QueueReading] | None) -> Iterator[Metric]:
-    yield GaugeMetricFamily("rmq_up", "1 when Redis answered this scrape.", value=float(readings is not None))
-    if readings is None:
-        return
+def queues_text(encode: Encoder, readings: Sequence[QueueReading]) -> bytes:
+    """Return the metrics of the queues."""
+    return encode(_Collected(_families(readings)))
+
+
+def _families(readings: Sequence[QueueReading]) -> Iterator[Metric]:
     readable = GaugeMetricFamily("rmq_queue_readable", "0 when the queue cannot be read.", labels=LABELS)
     for reading in readings:
         readable.add_metric(_labels(reading), float(reading.stats is not None))

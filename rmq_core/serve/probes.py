@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
@@ -10,8 +9,9 @@ from fastapi.responses import JSONResponse
 
 from rmq_core.console.host import host_of
 from rmq_core.errors import QueueUnavailable
-from rmq_core.serve.metrics import encoded, scaling
+from rmq_core.serve.metrics import scaling
 from rmq_core.serve.reading import QueueReader
+from rmq_core.serve.scrapes import Scrapes
 
 
 def _numbers(request: Request) -> None:
@@ -49,12 +49,8 @@ async def readyz(request: Request) -> Response:
 @for_users.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Return the metrics of all queues; `rmq_up 0` when Redis does not answer."""
-    try:
-        readings = await _reader(request).all()
-    except QueueUnavailable:
-        readings = None
-    # Thousands of lines take a tenth of a second, in which other requests go on.
-    body, content_type = await asyncio.to_thread(encoded, readings, request.headers.get("accept", ""))
+    scrapes: Scrapes = request.app.state.scrapes
+    body, content_type = await scrapes.answer(request.headers.get("accept", ""))
     return Response(body, media_type=None, headers={"Content-Type": content_type})
 
 

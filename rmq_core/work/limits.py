@@ -92,9 +92,10 @@ class AlertLimits:
 
     stats: bounds of a queue's numbers; an alert counts only the dead letters of the last `dead_within`. growth: how
     many messages more than `growth_within` ago make a growing backlog. recent: for how long a claim, or a lease that is
-    held, shows that the queue has a consumer. The others are how long a state lasts before it is an alert: no_metrics,
-    unreachable (the server), unreadable (a queue), late (the oldest age is above its bound), expired (leases that no
-    client reclaims), paused, idle (messages are ready and no client claims) and isolated.
+    held, shows that the queue has a consumer. old_numbers: how old the numbers of `rmq serve` may be. The others are
+    how long a state lasts before it is an alert: no_metrics, unreachable (the server), stale (the numbers are older),
+    unreadable (a queue), late (the oldest age is above its bound), expired (leases that no client reclaims), paused,
+    idle (messages are ready and no client claims) and isolated.
     """
 
     stats: StatsLimits = field(
@@ -108,8 +109,10 @@ class AlertLimits:
     growth: float = 100
     growth_within: float = 1800
     recent: float = 300
+    old_numbers: float = 120
     no_metrics: float = 300
     unreachable: float = 120
+    stale: float = 300
     unreadable: float = 300
     late: float = 300
     expired: float = 300

@@ -49,6 +49,7 @@ def exposition(scrape: int) -> str:
 
 def _lines(scrape: int) -> Iterator[str]:
     yield "# TYPE rmq_up gauge\nrmq_up 1\n"
+    yield "# TYPE rmq_reading_age_seconds gauge\nrmq_reading_age_seconds 0.5\n"
     for name, value in GAUGES.items():
         yield f"# TYPE {name} gauge\n"
         yield from (f"{name}{{{_labels(queue)}}} {value}\n" for queue in QUEUES)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 ALERTS = (
     "RmqNoMetrics",
     "RmqServerUnreachable",
+    "RmqNumbersStale",
     "RmqQueueUnreadable",
     "RmqBacklogGrowing",
     "RmqOldestMessageTooOld",
@@ -145,6 +146,13 @@ UNREACHABLE = Fired(
     "`rmq serve` at rmq:8484 has got no answer from Redis for 2 minutes. Publishers and consumers that use the same "
     "server wait, and give up after their retry budget (30 s by default).",
 )
+STALE = Fired(
+    "warning",
+    SERVER,
+    "The numbers of rmq:8484 are 10m 0s old",
+    "For 5 minutes `rmq serve` at rmq:8484 has served numbers that it read more than 2 minutes earlier. The other "
+    "alerts of RMQ are late by as much.",
+)
 UNREADABLE = Fired(
     "warning",
     FLIGHTS,
@@ -185,6 +193,7 @@ SCENES = (
         "a queue that is worked off, with old dead letters",
         (
             ("rmq_up", SERVER, "1x120"),
+            ("rmq_reading_age_seconds", SERVER, "17x120"),
             ("rmq_queue_readable", FLIGHTS, "1x120"),
             ("rmq_ready_messages", FLIGHTS, " ".join(["20 250 90 10 0"] * 24)),
             ("rmq_leased_messages", FLIGHTS, " ".join(["0 30 30 10 0"] * 24)),
@@ -207,6 +216,16 @@ SCENES = (
         "Redis stops answering",
         (("rmq_up", SERVER, "1x4 0x10"),),
         {(6, "RmqServerUnreachable"): (), (7, "RmqServerUnreachable"): (UNREACHABLE,)},
+    ),
+    Scene(
+        "the numbers are not read any more",
+        (("rmq_up", SERVER, "1x20"), ("rmq_reading_age_seconds", SERVER, "0+60x20")),
+        {(7, "RmqNumbersStale"): (), (10, "RmqNumbersStale"): (STALE,), (10, "RmqServerUnreachable"): ()},
+    ),
+    Scene(
+        "one reading takes long",
+        (("rmq_reading_age_seconds", SERVER, "17 60 180 240 17 17 180 180 180 17x9"),),
+        {(minute, "RmqNumbersStale"): () for minute in (3, 8, 15)},
     ),
     Scene(
         "a queue cannot be read",

@@ -51,6 +51,7 @@ def bounds(name: str, severity: str) -> float:
 EXPECTED: dict[tuple[str, str], tuple[set[float], set[float]]] = {
     ("RmqNoMetrics", "critical"): ({LIMITS.no_metrics}, set()),
     ("RmqServerUnreachable", "critical"): ({LIMITS.unreachable}, {0}),
+    ("RmqNumbersStale", "warning"): ({LIMITS.stale}, {LIMITS.old_numbers}),
     ("RmqQueueUnreadable", "warning"): ({LIMITS.unreadable}, {0}),
     ("RmqBacklogGrowing", "warning"): (
         {LIMITS.growth_within / 3, LIMITS.growth_within * 2 / 3, LIMITS.recent},

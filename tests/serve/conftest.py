@@ -86,6 +86,7 @@ class Served:
         for app, clients in self._apps:
             for client in clients:
                 await client.aclose()
+            await app.app.state.scrapes.close()
             await app.app.state.reader.close()
 
 

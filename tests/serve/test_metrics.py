@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_core import LeasedQueue, Unsupported, open_queue
 from rmq_core.protocol import DISCIPLINES
-from rmq_core.serve.metrics import BOUNDS_S, EVENTS, encoded
+from rmq_core.serve.metrics import BOUNDS_S, EVENTS, queues_text
 from rmq_core.serve.reading import QueueReading
 from tests.serve.conftest import QUEUE, Served
 from tests.servers.process import Server
@@ -203,7 +204,7 @@ def test_totals_become_counters_and_histograms_with_buckets_of_powers_of_two() -
     wait = SimpleNamespace(counts=(1, 2, *[0] * 20, 4), sum=9.5)
     totals = SimpleNamespace(**counts, wait=wait, processing=SimpleNamespace(counts=[0] * 23, sum=0.0))
     reading = QueueReading(QUEUE, "leased", stats=LeasedStats, expired=0, totals=totals)
-    text = encoded([reading], "")[0].decode()
+    text = queues_text(choose_encoder("")[0], [reading]).decode()
     found = [(name, labels, value) for name, labels, value in samples(text) if labels]
     events = {labels["event"]: value for name, labels, value in found if name == "rmq_messages_total"}
     assert events == dict(zip(EVENTS, itertools.count(1.0)))
