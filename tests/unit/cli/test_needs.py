@@ -65,4 +65,5 @@ def test_each_command_has_the_arguments_with_which_the_doctor_asks_about_it(disc
 def test_the_documentation_lists_the_rules_of_each_discipline(discipline: str) -> None:
     page = (CORE.parent / "docs" / "reference" / "connections.md").read_text("utf-8")
     written = page.partition(f"\n`{discipline}`:\n\n```text\n")[2].partition("\n```")[0]
-    assert written.split() == needed(discipline, "orders").rules.split()
+    rules = needed(discipline, "orders").rules
+    assert written.split() == rules.split(), f"write {rules}"
