@@ -8,7 +8,7 @@ DRIVERS = [
     Mutant(
         "async driver never resends",
         "rmq_core/exchange/aio.py",
-        "            if patience.once:\n                raise\n            await self._recover()\n",
+        "            if patience.once or hopeless(error):\n                raise\n            await self._recover()\n",
         "            raise\n            await self._recover()\n",
         "tests/unit/exchange/test_drivers.py::test_a_call_whose_reply_was_lost_is_resent_unchanged",
     ),
@@ -78,7 +78,7 @@ DRIVERS = [
     Mutant(
         "sync driver never resends",
         "rmq_core/exchange/sync.py",
-        "            if patience.once:\n                raise\n            self._recover()\n",
+        "            if patience.once or hopeless(error):\n                raise\n            self._recover()\n",
         "            raise\n            self._recover()\n",
         "tests/unit/exchange/test_drivers.py::test_a_call_whose_reply_was_lost_is_resent_unchanged",
     ),
