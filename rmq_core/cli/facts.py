@@ -118,8 +118,9 @@ def _allowed(needs: Requirements) -> Exchange[Allowed]:
         return Allowed(keys=tuple(keys))
     if not (yield from _or_none("EVAL", "return redis.acl_check_cmd and 1 or 0", 1, needs.key)):
         return Allowed(keys=tuple(keys))
-    replies = yield Command(("EVAL", _ASK, 1, needs.key, *needs.examples))
-    commands = {name: _text(reply) or "" for name, reply in zip(needs.commands, replies, strict=True)}
+    replies = yield Command(("EVAL", _ASK, 1, needs.key, *needs.examples.values()))
+    answers = {name: _text(reply) or "" for name, reply in zip(needs.examples, replies, strict=True)}
+    commands = {name: answers.get(name, "unsure") for name in needs.commands}
     channels = commands.get("PUBLISH") != "no"
     if not channels and "channel" in (yield from _refusal("PUBLISH", needs.key, "")):
         # The command itself is permitted. Whether SUBSCRIBE is too can be known only with a permitted channel.

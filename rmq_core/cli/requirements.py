@@ -80,9 +80,9 @@ class Requirements(NamedTuple):
         return self.keys[0][1]
 
     @property
-    def examples(self) -> tuple[str, ...]:
-        """A complete command for each of `commands`, with K in the place of its keys."""
-        return tuple(f"{name} {_EXAMPLES[name]}" for name in self.commands)
+    def examples(self) -> dict[str, str]:
+        """A complete command by its name, with K in the place of keys; disciplines of other packages may lack some."""
+        return {name: f"{name} {_EXAMPLES[name]}" for name in self.commands if name in _EXAMPLES}
 
     @property
     def rules(self) -> str:

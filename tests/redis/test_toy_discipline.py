@@ -70,7 +70,7 @@ def test_the_command_line_lists_and_opens_it(
     rmq("publish", "q", "a", "-d", "toy")
     assert "toy" in rmq("queues", "list")
     assert json.loads(rmq("peek", "q", "--json"))["payload"] == "a"
-    assert {"BLMOVE", "HSET"} <= {command for command, _ in needed("toy", "q").commands}
+    assert {"BLMOVE", "HSET"} <= {*needed("toy", "q").commands}
 
 
 def test_an_airflow_connection_can_name_it(server_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
