@@ -21,8 +21,9 @@ class RedriveConfig(dg.Config):
 
     reason: str | None = Field(
         default=None,
-        description="Reason of the newest failure: a group of the asset's table, or one of its reasons; * is any text.",
+        description="Reason of the newest failure; numbers and ids do not matter, and * is any text.",
     )
+    group: str | None = Field(default=None, description="Group of the newest failure, as the asset's table shows it.")
     text: str | None = Field(default=None, description="Part of the payload as it is stored; case matters.")
     header: str | None = Field(default=None, description="`name`, or `name=value`.")
     message_id: str | None = Field(default=None, description="The whole id of a message.")
@@ -32,7 +33,7 @@ class RedriveConfig(dg.Config):
 
     def match(self) -> Match | None:
         """Return the conditions; None for everything. Raises ConfigurationError for neither or both."""
-        given = {name: getattr(self, name) for name in ("reason", "text", "header", "message_id")}
+        given = {name: getattr(self, name) for name in ("reason", "group", "text", "header", "message_id")}
         conditions = {name: value for name, value in given.items() if value is not None}
         if bool(conditions) == self.everything:
             raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""The options that choose messages: by text, header, reason and id."""
+"""The options that choose messages: by text, header, reason, group of reasons and id."""
 
 from __future__ import annotations
 
@@ -22,8 +22,16 @@ Reason = Annotated[
     str | None,
     typer.Option(
         "--reason",
-        help="Only messages that failed for this reason the last time: a group of `rmq dlq reasons`, or a reason with"
-        " numbers and ids; * stands for any text.",
+        help="Only messages that failed for this reason the last time; * stands for any text, and numbers and ids do"
+        " not matter.",
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="Only messages whose last failure is in this group, exactly as `rmq dlq reasons` shows it.",
         show_default=False,
     ),
 ]
@@ -41,10 +49,12 @@ class Conditions:
         text: str | None = None,
         header: str | None = None,
         reason: str | None = None,
+        group: str | None = None,
         ids: list[str] | None = None,
     ) -> None:
         self.ids = ids or []
-        self._given = {name: value for name, value in (("text", text), ("header", header), ("reason", reason)) if value}
+        given = {"text": text, "header": header, "reason": reason, "group": group}
+        self._given = {name: value for name, value in given.items() if value}
 
     def __bool__(self) -> bool:
         return bool(self.ids or self._given)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rmq_core.cli import records
-from rmq_core.cli.conditions import Conditions, Header, Ids, Reason, Text
+from rmq_core.cli.conditions import Conditions, Group, Header, Ids, Reason, Text
 from rmq_core.cli.confirmation import confirm
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Url, Yes
@@ -40,7 +40,7 @@ def listed(
 def reasons(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Group the dead letters by the reasons of their last failures; # stands for numbers and ids.
 
-    `--reason` of the other commands takes a group.
+    `--group` of the other commands takes one of them.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened, watched("") as watch:
         found = _able(opened, "dead_reasons", "dead letters to group").dead_reasons(progress=watch.step)
@@ -59,6 +59,7 @@ def redrive(
     text: Text = None,
     header: Header = None,
     reason: Reason = None,
+    group: Group = None,
     message_id: Ids = None,
     url: Url = LOCAL,
     discipline: Discipline = None,
@@ -68,7 +69,7 @@ def redrive(
 
     Ctrl-C ends it between two steps; what was done so far stays done.
     """
-    chosen = Conditions(text, header, reason, message_id)
+    chosen = Conditions(text, header, reason, group, message_id)
     with connected(url) as server, server.queue(queue, discipline) as opened, watched("redriven") as watch:
         able: Any = opened
         if chosen:
@@ -86,6 +87,7 @@ def purge(
     text: Text = None,
     header: Header = None,
     reason: Reason = None,
+    group: Group = None,
     message_id: Ids = None,
     yes: Yes = False,
     url: Url = LOCAL,
@@ -93,19 +95,19 @@ def purge(
     as_json: Json = False,
 ) -> None:
     """Delete dead letters of a queue: all, or those that the options choose; ask first, and say how many."""
-    chosen = Conditions(text, header, reason, message_id)
-    with connected(url) as server, server.queue(queue, discipline) as opened, watched("purged") as watch:
+    chosen = Conditions(text, header, reason, group, message_id)
+    with connected(url) as server, server.queue(queue, discipline) as opened:
         able: Any = opened
         if chosen:
             _able(opened, "purge_where", "purge by conditions")
-        dead = _number(opened, chosen, watch) if chosen and not yes else opened.stats().dead
-        if dead and not yes and not watch.stopped:
+        if not yes and (dead := _number(opened, chosen)):
             whose = f"of {queue} ({opened.discipline}) on {server.settings}"
             confirm(f"Delete {counted(dead, 'dead letter')} {whose}{f' with {chosen}' if chosen else ''}?")
-        if chosen and not watch.stopped:
-            _each(chosen, watch, None, lambda _, where: able.purge("dead", where=where, progress=watch.step))
-        elif not chosen:
-            watch.done = opened.purge("dead")
+        with watched("purged") as watch:
+            if chosen:
+                _each(chosen, watch, None, lambda _, where: able.purge("dead", where=where, progress=watch.step))
+            else:
+                watch.done = opened.purge("dead")
     _tell(queue, "purged", watch.done, as_json=as_json)
     watch.end()
 
@@ -119,10 +121,16 @@ def _each(chosen: Conditions, watch: Watched, most: int | None, change: Callable
         watch.done += change(left, where)
 
 
-def _number(queue: Any, chosen: Conditions, watch: Watched) -> int:
-    """Count the dead letters that the conditions choose."""
-    pages = (page for where in chosen.matches for page in matching(queue, "dead", where, watch))
-    return sum(len(page.messages) for page in pages)
+def _number(queue: Any, chosen: Conditions) -> int:
+    """Count the dead letters that the conditions choose; end the command if it is stopped meanwhile."""
+    if not chosen:
+        return int(queue.stats().dead)
+    with watched("found") as watch:
+        for where in chosen.matches:
+            for page in matching(queue, "dead", where, watch):
+                watch.done += len(page.messages)
+    watch.end()
+    return watch.done
 
 
 def _progress_of(queue: Any, watch: Watched) -> dict[str, OnProgress]:

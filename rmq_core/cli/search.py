@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from rmq_core.cli import records
-from rmq_core.cli.conditions import Conditions, Header, Ids, Reason, Text
+from rmq_core.cli.conditions import Conditions, Group, Header, Ids, Reason, Text
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Url
 from rmq_core.cli.output import ago, counted, emit, note, say, show
@@ -49,6 +49,7 @@ def search(
     text: Text = None,
     header: Header = None,
     reason: Reason = None,
+    group: Group = None,
     message_id: Ids = None,
     dedup_key: _DedupKey = None,
     count: Count = 100,
@@ -57,9 +58,9 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find messages, page by page and without moving them; Ctrl-C ends the search and shows what was found so far."""
-    wanted = Conditions(text, header, reason, message_id)
+    wanted = Conditions(text, header, reason, group, message_id)
     if not wanted and dedup_key is None:
-        raise ConfigurationError("say what to search for: --id, --text, --header, --reason or --dedup-key")
+        raise ConfigurationError("say what to search for: --id, --text, --header, --reason, --group or --dedup-key")
     with connected(url) as server, server.queue(queue, discipline) as opened:
         if dedup_key is not None:
             _tell_key(opened, dedup_key, as_json=as_json)

@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from rmq_core import __version__
-from rmq_core.cli.conditions import Conditions, Header, Ids, Reason, Text
+from rmq_core.cli.conditions import Conditions, Group, Header, Ids, Reason, Text
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
 from rmq_core.cli.output import counted, emit, note, say
@@ -70,6 +70,7 @@ def export(
     text: Text = None,
     header: Header = None,
     reason: Reason = None,
+    group: Group = None,
     message_id: Ids = None,
     url: Url = LOCAL,
     discipline: Discipline = None,
@@ -79,7 +80,7 @@ def export(
 
     The queue has to be paused, so that no message moves meanwhile. `rmq import` reads the file.
     """
-    chosen = Conditions(text, header, reason, message_id).matches
+    chosen = Conditions(text, header, reason, group, message_id).matches
     with connected(url) as server, server.queue(queue, discipline) as opened:
         made = Export(opened, __version__, states=state, include_leased=include_leased, live=live, where=chosen)
         with shown("exported") as line:

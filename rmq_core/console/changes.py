@@ -37,6 +37,7 @@ class Where(BaseModel):
     dedup_key: str | None = Field(default=None, max_length=10_000)
     header: str | None = Field(default=None, max_length=10_000)
     reason: str | None = Field(default=None, max_length=10_000)
+    group: str | None = Field(default=None, max_length=10_000)
 
     def match(self) -> Match:
         """Return the conditions. Raises ConfigurationError when none is given."""

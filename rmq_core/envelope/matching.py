@@ -6,7 +6,7 @@ Two failures belong to one group if their reasons are equal once numbers, hex id
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -42,6 +42,10 @@ def group_of_reason(reason: str) -> str:
     return general if len(reason) < _CUT else f"{general[:_SHOWN]}*"
 
 
+def _last_reason(history: tuple[Failure, ...]) -> str:
+    return (history[-1].reason or history[-1].kind) if history else UNKNOWN
+
+
 class LastFailure(NamedTuple):
     """The newest failure of a message: its reason, or its kind if it has none, and its time in ms, 0 if unknown."""
 
@@ -58,14 +62,36 @@ def last_failure(history: bytes) -> LastFailure:
     return LastFailure(parts[3] or parts[0], int(parts[1]))
 
 
+def has_parts(text: str, parts: Sequence[str]) -> bool:
+    """Return whether a text is these parts, in order, with any text between them.
+
+    Each part is looked for once, at its first place behind the part before: a later place would leave less text to the
+    others. So a pattern that does not fit costs no more than one that fits.
+    """
+    first, *middle = parts
+    if not middle:
+        return text == first
+    last = middle.pop()
+    at, end = len(first), len(text) - len(last)
+    if at > end or not (text.startswith(first) and text.endswith(last)):
+        return False
+    for part in middle:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Match:
     """Conditions on messages; a message has to meet all that are given.
 
     text: part of the payload as it is stored: case matters, and JSON has no spaces and sorted keys. message_id: the
     whole id. dedup_key: the key that the queue's settings (`dedup_key`) give the message; a key that the publisher
-    named is not stored with a message. header: `name`, or `name=value`. reason: of the newest failure; a group of
-    `dead_reasons`, or a reason of that group, in which `*` stands for any text.
+    named is not stored with a message. header: `name`, or `name=value`. reason: of the newest failure; `*` stands for
+    any text, and numbers and ids do not matter. group: the group of the newest failure, exactly as `dead_reasons`
+    lists it.
     """
 
     text: str | None = None
@@ -73,6 +99,7 @@ class Match:
     dedup_key: str | None = None
     header: str | None = None
     reason: str | None = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         given = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -88,7 +115,7 @@ class Match:
             (self.message_id is None or message.id == self.message_id)
             and (self.text is None or self._needle in message.raw)
             and (self.header is None or self._has_header(message))
-            and (self.reason is None or self._has_reason(message.history))
+            and self._failed_for(_last_reason(message.history))
         )
 
     @cached_property
@@ -96,16 +123,16 @@ class Match:
         return (self.text or "").encode(errors="surrogatepass")
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        parts = group_of_reason(self.reason or "").split("*")
-        return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
+    def _parts(self) -> Sequence[str]:
+        return group_of_reason(self.reason or "").split("*")
 
     def _has_header(self, message: Message) -> bool:
         return any(self.header in (name, f"{name}={value}") for name, value in message.headers.items())
 
-    def _has_reason(self, history: tuple[Failure, ...]) -> bool:
-        reason = (history[-1].reason or history[-1].kind) if history else UNKNOWN
-        return self._pattern.fullmatch(generalized(reason)) is not None
+    def _failed_for(self, reason: str) -> bool:
+        return (self.reason is None or has_parts(generalized(reason), self._parts)) and (
+            self.group is None or group_of_reason(reason) == self.group
+        )
 
     def of_envelope(self, envelope: bytes) -> bool:
         """Return whether a stored message meets the conditions, `dedup_key` aside; False if it is damaged."""
@@ -115,7 +142,7 @@ class Match:
             own = codec.split(envelope)
             if self.message_id is not None and own.id != self.message_id:
                 return False
-            if self.reason is not None and not self._pattern.fullmatch(generalized(last_failure(own.history).reason)):
+            if not self._failed_for(last_failure(own.history).reason):
                 return False
             return (self.text is None and self.header is None) or self.matches(codec.message_of(envelope))
         except MalformedMessage:

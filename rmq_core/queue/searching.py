@@ -38,7 +38,7 @@ def position_of(after: str | None, target: str) -> Position:
     try:
         known, scanned, total, cursor = json.loads(base64.urlsafe_b64decode(after.encode()), object_hook=_bytes_in)
         fits = known == target and isinstance(scanned, int) and isinstance(total, int) and isinstance(cursor, list)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         fits = False
     if not fits:
         raise ConfigurationError(f"after must be what the last search of {target} messages returned")

@@ -136,6 +136,7 @@ def test_a_very_long_list_is_read_in_part_and_says_so(
     ("conditions", "left"),
     [
         ({"reason": "cannot read #"}, ["c"]),
+        ({"group": "cannot read #"}, ["c"]),
         ({"reason": "no such*"}, ["a", "b"]),
         ({"text": "b"}, ["a", "c"]),
         ({"header": "of=c"}, ["a", "b"]),

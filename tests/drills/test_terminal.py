@@ -164,7 +164,7 @@ def test_only_the_dead_letters_of_one_cause_are_redriven(scene: Scene, rmq: Term
     with drill.doing("explain"):
         assert TIMEOUTS in rmq("dlq reasons work")
     with drill.doing("repair"):
-        assert f"redriven {many * 4 // 10:,}" in rmq(f"dlq redrive work --reason '{TIMEOUTS}'")
+        assert f"redriven {many * 4 // 10:,}" in rmq(f"dlq redrive work --group '{TIMEOUTS}'")
     assert scene.numbers() == (many * 4 // 10, 0, 0, many * 6 // 10)
     scene.drains(many * 4 // 10)
 
@@ -180,7 +180,7 @@ def test_what_a_bad_deploy_nacked_is_redriven_after_the_fix(scene: Scene, rmq: T
         assert "release #" in rmq("dlq reasons work")
     with drill.doing("repair"):
         rmq("pause work")
-        assert "redriven 150" in rmq("dlq redrive work --reason \"KeyError: 'carrier' (release #)\"")
+        assert "redriven 150" in rmq("dlq redrive work --group \"KeyError: 'carrier' (release #)\"")
         rmq("resume work")
     scene.drains(151)
     assert scene.numbers() == (0, 0, 0, 0)

@@ -87,6 +87,18 @@ def test_a_star_in_a_reason_stands_for_any_text(world: World) -> None:
     assert queue.redrive(where=Match(reason="*full*")) == 1
 
 
+def test_a_redrive_of_a_group_moves_what_the_group_counts_and_nothing_of_others(world: World) -> None:
+    queue = world.queue(config=ONCE)
+    masked, long = "login as svc with *** failed", f"row * is wrong: {'very long text ' * 20}"
+    reasons = (masked, "login as svc with a key failed", masked, "login as svc with 7 failed", long, long, "*", "")
+    failing(queue, {str(n): reason for n, reason in enumerate(reasons)})
+    groups = {group.reason: group.count for group in queue.dead_reasons()}
+    assert len(groups) == len(set(reasons))
+    for reason, count in groups.items():
+        assert queue.redrive(where=Match(group=reason)) == count, reason
+    assert queue.stats().dead == 0
+
+
 def test_reasons_that_were_cut_off_form_one_group_that_selects_them(world: World) -> None:
     queue = world.queue(config=ONCE)
     failing(queue, {str(n): f"row {'9' * n} is wrong: {'very long text ' * 20}" for n in range(1, 6)})

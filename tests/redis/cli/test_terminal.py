@@ -94,14 +94,16 @@ def test_top_ends_at_ctrl_c(rmq: Rmq, terminal: Callable[..., Terminal]) -> None
     assert top.ends() == 0
 
 
+@pytest.mark.parametrize("conditions", [[], ["--text", "a"]])
 @pytest.mark.parametrize(("answer", "left"), [("n", 1), ("y", 0)])
 def test_purging_prompts_and_obeys_the_answer(
-    rmq: Rmq, terminal: Callable[..., Terminal], answer: str, left: int
+    rmq: Rmq, terminal: Callable[..., Terminal], conditions: list[str], answer: str, left: int
 ) -> None:
     rmq("publish", "q", "a")
     rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
-    purge = terminal("dlq", "purge", "q")
+    purge = terminal("dlq", "purge", "q", *conditions)
     purge.shows("Delete 1 dead letter of q (leased)")
+    assert "purged" not in purge.seen
     purge.press(f"{answer}\n")
     assert purge.ends() == (1 if left else 0)
     assert rmq("stats", "q", "--json").records[0]["dead"] == left
