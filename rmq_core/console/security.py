@@ -38,19 +38,22 @@ def visible_error(request: Request, text: str) -> str:
     return text if visible else host_of(request).words.refusal("server")
 
 
+def is_foreign(request: Request) -> bool:
+    """Return whether a browser says that a page of another origin made it send the request."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is None and origin is not None:
+        return urlsplit(origin).netloc != request.headers.get("host")
+    return site not in (None, "none", "same-origin")
+
+
 def from_our_page(
     request: Request,
     x_rmq_request: Annotated[str | None, Header()] = None,
-    sec_fetch_site: Annotated[str | None, Header()] = None,
-    origin: Annotated[str | None, Header()] = None,
 ) -> None:
-    """Refuse a request that another page may have made the browser send."""
+    """Refuse a change that another page, or an address that the user typed, may have made the browser send."""
     # A browser sends the login cookie with requests from foreign pages too. A foreign page cannot set a custom header
     # without a preflight request to the server, and the browser reports the origin of the request.
-    foreign = sec_fetch_site not in (None, "same-origin")
-    if sec_fetch_site is None and origin is not None:
-        foreign = urlsplit(origin).netloc != request.headers.get("host")
-    if foreign or x_rmq_request is None:
+    if is_foreign(request) or request.headers.get("sec-fetch-site") == "none" or x_rmq_request is None:
         raise HTTPException(403, f"{host_of(request).words.foreign} and with the header {HEADER}")
 
 

@@ -13,6 +13,7 @@ from typing import NoReturn, Protocol
 from fastapi import HTTPException, Request
 
 from rmq_core.console import Right
+from rmq_core.console.security import is_foreign
 from rmq_core.errors import ConfigurationError
 from rmq_core.serve.rate_limit import FailedTries
 from rmq_core.serve.tokens import Role, TokenFile, TokenUser
@@ -40,7 +41,10 @@ class ServeAccess:
         self._recognition, self._allow_changes = recognition, allow_changes
 
     def identify(self, request: Request) -> None:
-        """Require a recognised user."""
+        """Require a recognised user, and that no foreign page made the browser ask; it may link to the page itself."""
+        navigates = request.headers.get("sec-fetch-mode") == "navigate" and request.url.path == "/"
+        if is_foreign(request) and not navigates:
+            raise HTTPException(403, "a page of another site asked for this; only the console's own page gets it")
         request.state.user = self._recognition.user(request)
 
     def permitted(self, user: TokenUser, place: str, right: Right) -> bool:

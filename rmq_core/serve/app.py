@@ -19,6 +19,7 @@ from rmq_core.serve.consumer_settings import ConsumerSettings
 from rmq_core.serve.guard import Guard
 from rmq_core.serve.links import Links
 from rmq_core.serve.login import login_routes
+from rmq_core.serve.own_loop import OnItsOwnLoop
 from rmq_core.serve.probes import for_users, open_to_all
 from rmq_core.serve.rate_limit import FailedTries
 from rmq_core.serve.reading import QueueReader
@@ -107,14 +108,15 @@ def application(options: ServeOptions) -> Guard:
     audit, links = AuditLines(options.audit), Links(options.links)
     host = Host(access, OneServer(redis), audit, links.holder_of, words, config=settings.of)
     reader = QueueReader(replace(redis, socket_timeout=READING_S), settings)
-    scrapes = Scrapes(reader.all)
-    app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_closing(scrapes, reader))
+    scrapes, console = Scrapes(reader.all), OnItsOwnLoop(create_app(host))
+    closing = _closing(console, scrapes, reader)
+    app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=closing)
     app.state.host, app.state.reader, app.state.scrapes = host, reader, scrapes
     answer_errors(app)
     routers = (open_to_all, for_users, *((login_routes(recognition),) if isinstance(recognition, ByToken) else ()))
     for router in routers:
         app.include_router(router)
-    app.mount("/", create_app(host))
+    app.mount("/", console)
     return Guard(app, list(options.proxies))
 
 
@@ -126,12 +128,13 @@ def _recognition(options: ServeOptions) -> Recognition:
     return AnyoneHere()
 
 
-def _closing(*parts: Scrapes | QueueReader) -> Any:
+def _closing(console: OnItsOwnLoop, *parts: Scrapes | QueueReader) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         try:
             yield
         finally:
+            console.close()
             for part in parts:
                 await part.close()
 

@@ -1,4 +1,4 @@
-"""What every request passes first: a limit for its body, the address of its peer, headers for every answer."""
+"""What every request passes first: limits of number and size, the address of its peer, headers for every answer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from rmq_core.serve.patience import IN_EXCESS
+
 LARGEST_BODY = 8 << 20
 TOO_LARGE = "the request is too large"
+BUSY = "the server has as many requests as it answers at a time"
+REFUSED = {"Retry-After": "1", "Connection": "close"}  # the next connection may find a place
+PROBES = ("/healthz", "/readyz")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "Referrer-Policy": "same-origin",
@@ -36,6 +41,9 @@ class Guard:
             return
         scope.setdefault("state", {})["peer"] = (scope.get("client") or ("",))[0]
         answer = _Answer(receive, send)
+        if scope["state"].get(IN_EXCESS) and scope["path"] not in PROBES:
+            await JSONResponse({"detail": BUSY}, 503, REFUSED)(scope, receive, answer.send)
+            return
         if _length(scope) > LARGEST_BODY:
             await JSONResponse({"detail": TOO_LARGE}, 413)(scope, receive, answer.send)
             return

@@ -31,7 +31,7 @@ for_users = APIRouter(dependencies=[Depends(_numbers)])
 
 
 @open_to_all.get("/healthz")
-def healthz() -> dict[str, str]:
+async def healthz() -> dict[str, str]:
     """Answer as long as the process lives, whatever Redis does."""
     return {"status": "alive"}
 

@@ -11,9 +11,9 @@ import uvicorn
 
 from rmq_core.errors import ConfigurationError
 from rmq_core.serve.app import ServeOptions, application
+from rmq_core.serve.patience import Patient
 
 STOP_S = 5
-MOST_CONNECTIONS = 200
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -33,7 +33,8 @@ def serve(options: ServeOptions, listener: socket.socket) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,  # Guard reads them, and only those of --proxy
-        limit_concurrency=MOST_CONNECTIONS,
+        http=Patient,
+        ws="none",
         timeout_graceful_shutdown=STOP_S,
     )
     _Quiet(config).run(sockets=[listener])

@@ -86,8 +86,8 @@ class Served:
         for app, clients in self._apps:
             for client in clients:
                 await client.aclose()
-            await app.app.state.scrapes.close()
-            await app.app.state.reader.close()
+            async with app.app.router.lifespan_context(app.app):
+                pass
 
 
 @pytest.fixture

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
+import threading
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 from starlette.routing import Mount, Route
 
-from rmq_core import ConfigurationError, LeasedQueue, RedisSettings
+from rmq_core import ConfigurationError, LeasedQueue, Match, RedisSettings
 from rmq_core.serve.access import COOKIE
 from rmq_core.serve.app import PLACE, ServeOptions
 from rmq_core.serve.guard import LARGEST_BODY
@@ -30,6 +32,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 ]
 OPEN = {"/healthz", "/readyz", "/login", "/login/{name}", "/logout"}
 OUTSIDE = {"host": "0.0.0.0"}
+PATIENCE_S = 30
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +57,7 @@ def routes(app: Any) -> list[tuple[str, str]]:
     found = []
     for route in app.routes:
         if isinstance(route, Mount):
-            found += routes(route.app)
+            found += routes(route.app.app)  # behind its own event loop
         elif isinstance(route, Route) or hasattr(route, "methods"):
             found += [(route.path, method) for method in route.methods]
     return found
@@ -185,6 +188,38 @@ class TestForeignPages:
         assert served.audit.read_text() == ""
 
     @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+            {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"},  # another port of this machine
+            {"Origin": "http://evil.test"},
+            {"Origin": "null"},
+        ],
+    )
+    @pytest.mark.parametrize("way", ["here", "token", "proxy"])
+    async def test_read_nothing_and_export_nothing(self, served: Served, way: str, headers: dict[str, str]) -> None:
+        apps = {
+            "here": served.app,
+            "token": lambda: served.app(**OUTSIDE),
+            "proxy": lambda: served.app(**OUTSIDE, user_header="X-User", proxies=["192.0.2.7"]),
+        }
+        known = {"here": {}, "token": {"Cookie": f"{COOKIE}={served.token('view')}"}, "proxy": {"X-User": "bob"}}
+        app, export = apps[way](), f"{API}/export?name={QUEUE}&target=ready"
+        own = served.client(app, **known[way], **{"Sec-Fetch-Site": "same-origin"})
+        foreign = served.client(app, **known[way], **headers)
+        for path in (*NUMBERS, *PAYLOADS, export):
+            assert (await own.get(path)).status_code == 200
+            assert (await foreign.get(path)).status_code == 403, path
+        assert [line["event"] for line in served.audited()] == ["rmq_export"] * 2  # of the console's own page
+
+    async def test_may_link_to_the_page_and_to_no_other_address(self, served: Served) -> None:
+        followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        client = served.client(**followed)
+        assert (await client.get("/")).status_code == 200
+        for path in (*NUMBERS[1:], *PAYLOADS, f"{API}/export?name={QUEUE}&target=ready"):
+            assert (await client.get(path)).status_code == 403
+
+    @pytest.mark.parametrize(
         "host", ["evil.test", "evil.test:8484", "127.0.0.1.evil.test", "localhost.evil.test:1", ""]
     )
     async def test_get_nothing_from_a_local_server_by_a_name_of_their_own(
@@ -217,6 +252,45 @@ class TestForeignPages:
             headers = (await client.get(path)).headers
             assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
             assert "access-control-allow-origin" not in headers
+
+
+class TestViewer:
+    """Someone who may see messages, and asks for much work."""
+
+    PATTERN: ClassVar = {"queue": QUEUE, "target": "ready", "where": {"reason": "a*" * 4_000 + "b"}}
+
+    async def test_does_not_keep_others_from_an_answer(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        works, over = threading.Event(), threading.Event()
+
+        def work(*_: Any) -> bool:
+            works.set()
+            return over.wait(PATIENCE_S) and False
+
+        monkeypatch.setattr(Match, "of_envelope", work)
+        client = served.client(**FROM_PAGE)
+        search = asyncio.create_task(client.post(f"{API}/search", json=self.PATTERN))
+        assert await asyncio.to_thread(works.wait, PATIENCE_S)
+        try:
+            for path in ("/healthz", "/readyz", "/metrics", f"/keda/{QUEUE}"):
+                assert (await client.get(path)).status_code == 200
+            assert not search.done()
+        finally:
+            over.set()
+        assert (await search).json()["messages"] == []
+
+    @pytest.mark.parametrize("wish", ["search", "count", "redrive"])
+    async def test_gets_an_answer_to_any_pattern(self, served: Served, queue: LeasedQueue, wish: str) -> None:
+        queue.nack(queue.claim(), reason="a" * 190)
+        queue.nack(queue.claim(), reason="password=" + "*" * 100 + " refused")
+        client = served.client(**FROM_PAGE)
+        for pattern in (self.PATTERN["where"], {"reason": "password=" + "*" * 100 + " refused!"}):
+            answer = await client.post(f"{API}/{wish}", json={**self.PATTERN, "target": "dead", "where": pattern})
+            assert answer.status_code == 200
+
+    @pytest.mark.parametrize("after", ["[" * 100_000, '{"b":' * 100_000])
+    async def test_breaks_nothing_with_a_position_of_a_search_of_his_own(self, served: Served, after: str) -> None:
+        wish = {**self.PATTERN, "after": base64.urlsafe_b64encode(after.encode()).decode()}
+        assert (await served.client(**FROM_PAGE).post(f"{API}/search", json=wish)).status_code == 400
 
 
 class TestLogin:
