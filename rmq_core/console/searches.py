@@ -31,7 +31,7 @@ from rmq_core.transfer.lines import Digest, Footer, Header, footer_line, header_
 State = Literal["ready", "isolated", "delayed", "leased", "dead"]
 MANY, SHORT_BYTES = 25, 2_000
 """Payloads of a page with more hits than this are cut to so many bytes: an answer has at most a few megabytes."""
-GROUPING_S = 3.5
+GROUPING_S, COUNTING_S = 3.5, 2.0
 EXPORT_S = 24 * 3600.0
 
 router = APIRouter(prefix="/api/connections/{connection_id}", dependencies=messages)
@@ -61,6 +61,27 @@ async def search(request: Request, connection_id: str, wish: Search) -> dict[str
     return {**about, "messages": shown}
 
 
+@router.post("/count", dependencies=[Depends(from_our_page)])
+async def count(request: Request, connection_id: str, wish: Search) -> dict[str, Any]:
+    """Count the messages that a purge, or a redrive, would change; `next` is where the count goes on, None at its end.
+
+    Those that are ready include the isolated ones, as for a purge.
+    """
+    until, found = time.monotonic() + COUNTING_S, 0
+    target, after, where = wish.target, wish.after, wish.where.match()
+    async with opened_console(request, connection_id) as opened, opened.opened(wish.queue) as (queue, _):
+        require(queue, "search")
+        while True:
+            page = await queue.search(target, where, after=after)
+            found, after = found + len(page.messages), page.after
+            if after is None and (target != "ready" or "isolated" not in queue.stored_states):
+                return {"count": found, "next": None}
+            if after is None:
+                target = "isolated"
+            if time.monotonic() >= until:
+                return {"count": found, "next": {"target": target, "after": after}}
+
+
 @router.get("/reasons")
 async def reasons(request: Request, connection_id: str, name: Name) -> dict[str, Any]:
     grouping = _Grouping()
@@ -85,9 +106,11 @@ async def lease_messages(
 Text = Annotated[str | None, Query(min_length=1, max_length=10_000)]
 
 
-def conditions(text: Text = None, header: Text = None, reason: Text = None, message_id: Text = None) -> Where:
+def conditions(
+    text: Text = None, header: Text = None, reason: Text = None, group: Text = None, message_id: Text = None
+) -> Where:
     """Return the conditions in the address of a request."""
-    return Where(text=text, header=header, reason=reason, message_id=message_id)
+    return Where(text=text, header=header, reason=reason, group=group, message_id=message_id)
 
 
 @router.get("/export")

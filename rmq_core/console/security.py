@@ -53,7 +53,8 @@ def from_our_page(
     """Refuse a change that another page, or an address that the user typed, may have made the browser send."""
     # A browser sends the login cookie with requests from foreign pages too. A foreign page cannot set a custom header
     # without a preflight request to the server, and the browser reports the origin of the request.
-    if is_foreign(request) or request.headers.get("sec-fetch-site") == "none" or x_rmq_request is None:
+    foreign = is_foreign(request) or request.headers.get("sec-fetch-site") == "none"
+    if foreign or x_rmq_request is None:
         raise HTTPException(403, f"{host_of(request).words.foreign} and with the header {HEADER}")
 
 

@@ -77,3 +77,9 @@ def bury(queue: Any, *reasons: str, payload: Any = None) -> list[str]:
         ids.append(queue.publish({"why": reason} if payload is None else payload).id)
         queue.nack(queue.claim(owner="task:etl/load"), reason=reason)
     return ids
+
+
+def fill_dead(queue: Any, times: int) -> None:
+    """Put a dead letter of the queue there so many times again."""
+    again = "local e = redis.call('LINDEX', KEYS[1], 0) for _ = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], e) end"
+    queue.client.eval(again, 1, f"rmq:{{{QUEUE}}}:dead", times)

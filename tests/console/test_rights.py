@@ -27,7 +27,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "cancel": {"message_id": "m"},
     "mark": {"text": "deployed 1.4"},
 }
-ASKED: dict[str, dict[str, Any]] = {"search": {"target": "dead", "where": {"text": "x"}}}
+ASKED: dict[str, dict[str, Any]] = {
+    part: {"target": "dead", "where": {"text": "x"}} for part in ("search", "count")
+}  # fmt: skip
 SEEN: dict[str, dict[str, str]] = {
     "messages": {"target": "dead"},
     "reasons": {},

@@ -13,10 +13,17 @@ from rmq_core import LeasedConfig, LeasedQueue, open_queue
 from rmq_core.console import changes, searches
 from rmq_core.transfer.importing import Import, ImportOptions
 from rmq_core.transfer.lines import ExportFile
-from tests.console.conftest import API, QUEUE, Asking, bury, fetch, post
+from tests.console.conftest import API, QUEUE, Asking, bury, fetch, fill_dead, post
 from tests.console.host import Kept
 
 TIMEOUTS = [f"TimeoutError: no answer of host-{number} after {number}.5 s" for number in range(3)]
+
+
+def isolate(queue: LeasedQueue, payloads: list[str]) -> None:
+    """Make messages fail together, so that they are isolated."""
+    with LeasedQueue(queue.client, QUEUE, LeasedConfig(max_deliveries=5)) as many:
+        many.publish_many(payloads)
+        many.nack(many.claim(max_messages=len(payloads)))
 
 
 def ids(found: Any) -> list[str]:
@@ -127,12 +134,33 @@ async def test_dead_letters_are_grouped_by_reason_with_numbers_replaced(
 async def test_a_group_is_redriven_and_another_stays(page: httpx.AsyncClient, queue: LeasedQueue, audit: Kept) -> None:
     bury(queue, *TIMEOUTS, "bad row")
     group = (await fetch(page, "reasons"))["groups"][0]["reason"]
-    assert await post(page, "redrive", where={"reason": group}) == {
+    assert await post(page, "redrive", where={"group": group}) == {
         "redriven": 3, "complete": True, "scanned": 4, "total": 4,
     }  # fmt: skip
     assert [letter.history[-1].reason for letter in queue.dead_letters()] == ["bad row"]
-    assert audit.lines[-1]["where"] == {"reason": group}
+    assert audit.lines[-1]["where"] == {"group": group}
     assert audit.lines[-1]["outcome"] == "done: dead letters made ready again: 3"
+
+
+@pytest.mark.parametrize("slice_s", [0.0, 60.0])
+@pytest.mark.parametrize("target", ["ready", "delayed", "dead"])
+async def test_a_count_is_what_a_change_changes(
+    page: httpx.AsyncClient, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch, slice_s: float, target: str
+) -> None:
+    monkeypatch.setattr(searches, "COUNTING_S", slice_s)
+    bury(queue, "bad", payload="x")
+    fill_dead(queue, 2499)
+    isolate(queue, ["x"] * 5)
+    queue.publish_many(["x", "y"] * 1200)
+    queue.publish_many(["x", "y"] * 600, delay=3600)
+    wish: dict[str, Any] = {"target": target, "where": {"text": "x"}}
+    counted, asked, next_one = 0, 0, {"target": target}
+    while next_one:
+        found = await post(page, "count", **{**wish, **next_one})
+        counted, asked, next_one = counted + found["count"], asked + 1, found["next"]
+    assert counted == {"ready": 1205, "delayed": 600, "dead": 2500}[target]
+    assert (asked > 1) is (slice_s == 0.0)
+    assert (await post(page, "purge", confirm=QUEUE, **wish))["purged"] == counted
 
 
 async def test_a_group_is_purged_only_after_the_name_was_typed(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
@@ -149,11 +177,7 @@ async def test_a_long_redrive_is_answered_in_time_and_goes_on_with_the_next_requ
 ) -> None:
     monkeypatch.setattr(changes, "SLICE_S", 0.0)
     letter = bury(queue, "bad")[0]
-    queue.client.eval(
-        "local e = redis.call('LINDEX', KEYS[1], 0) for i = 1, 2499 do redis.call('LPUSH', KEYS[1], e) end",
-        1,
-        f"rmq:{{{QUEUE}}}:dead",
-    )
+    fill_dead(queue, 2499)
     parts = []
     while not parts or not parts[-1]["complete"]:
         parts.append(await post(page, "redrive", where={"message_id": letter}))

@@ -58,6 +58,7 @@ export const api = {
   history: (connection, name, span) => look(`${of(connection)}/history`, { name, span }),
   why: (connection, name, message_id) => look(`${of(connection)}/why`, { name, message_id }),
   search: (connection, queue, wish) => send(`${of(connection)}/search`, { queue, ...wish }, LOOK_MS),
+  count: (connection, queue, wish) => send(`${of(connection)}/count`, { queue, ...wish }, LOOK_MS),
   exported: (connection, name, target, where = {}) =>
     new URL(`api/${of(connection)}/export?${given({ name, target, ...where })}`, location.href).href,
   pause: change("pause"),

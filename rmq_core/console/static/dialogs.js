@@ -1,6 +1,6 @@
 // Dialogs that ask: with a button, with a name to type first, or with fields to fill in. One is open at a time.
 
-import { h } from "./dom.js";
+import { h, plain } from "./dom.js";
 
 let open = null;
 
@@ -28,7 +28,7 @@ export function ask({ title, body, action, kind = "primary", typed, problem }) {
     const check = () => {
       const found = problem?.() ?? "";
       wrong.hidden = !found;
-      wrong.textContent = found;
+      wrong.textContent = plain(found);
       go.disabled = Boolean(found) || Boolean(typed && input.value !== typed);
     };
     box.addEventListener("input", check);

@@ -1,4 +1,5 @@
-// Create elements and format numbers. Text is inserted as text: no code of the page sets HTML.
+// Create elements and format numbers. Text is inserted as text: no code of the page sets HTML. What a reader could not
+// see, such as a character that turns the order of the others, is shown escaped, as the command line shows it.
 
 const SVG = "http://www.w3.org/2000/svg";
 const ICONS = {
@@ -23,26 +24,37 @@ const ICONS = {
   trash: "M4 7h16M9 7V4h6v3M6.5 7l1 13h9l1-13M10 11v5m4-5v5",
 };
 
+const HIDDEN = /(?![\n\t ])[\p{C}\p{Z}]/gu;
+
+/** A text with the characters escaped that have no shape of their own; line feeds and tabs stay. */
+export const plain = (text) => text.replace(HIDDEN, (found) => {
+  const code = found.codePointAt(0);
+  const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
+});
+const shown = (child) => (typeof child === "string" ? plain(child) : child);
+const READ = new Set(["title", "aria-label"]);
+
 /** `h("a.link", { href, onclick }, "text", child, …)`; attributes that are null or false are left out. */
 export function h(name, attributes = {}, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag);
   if (classes.length) element.className = classes.join(" ");
   for (const [key, value] of Object.entries(attributes)) set(element, key, value);
-  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false).map(shown));
   return element;
 }
 
 function set(element, key, value) {
   if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
   else if (value === true) element.setAttribute(key, "");
-  else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value);
+  else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, READ.has(key) ? shown(value) : value);
 }
 
 export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
+  element.append(...children.map(shown));
   return element;
 }
 

@@ -1,7 +1,7 @@
 // The leases of a queue: holder, deadline, progress and messages. The countdowns keep running between two polls.
 
 import { api } from "./api.js";
-import { ago, count, duration, h, icon, number } from "./dom.js";
+import { ago, count, duration, h, icon, number, plain } from "./dom.js";
 import { messageHead, messageRows } from "./message.js";
 import { pager } from "./pager.js";
 import { owner } from "./parts.js";
@@ -81,7 +81,7 @@ export function leaseTable({ where, onChange }) {
         none.textContent = messages.length ? "" : "All of its messages are settled.";
         list.hidden = !messages.length;
       } catch (error) {
-        none.textContent = error.message;
+        none.textContent = plain(error.message);
       }
     }
     load(0);

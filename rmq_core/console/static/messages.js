@@ -6,7 +6,7 @@ import { messageHead, messageRows } from "./message.js";
 import { pager } from "./pager.js";
 import { download, empty, toast } from "./parts.js";
 import { askDiscard, askPurge, askRedrive } from "./questions.js";
-import { verbButton } from "./verbs.js";
+import { asked, verbButton } from "./verbs.js";
 
 const PAGE = 25;
 const NOTHING = {
@@ -24,10 +24,10 @@ export function messageList({ target, where, able, onChange }) {
   const body = h("tbody");
   const table = h("div.card.scroll", {}, h(`table.messages.${target}`, {}, messageHead(target, all), body));
   const nothing = h("div", { hidden: true }, empty("check", ...NOTHING[target]));
-  const some = h("button.primary", { type: "button", hidden: true, onclick: () => redrive([...chosen]) });
+  const some = h("button.primary", { type: "button", hidden: true, onclick: () => redriveSome([...chosen]) });
   const drop = h("button.plain.wipe", { type: "button", hidden: true, onclick: () => discard([...chosen]) });
-  const every = verbButton({ lacks, verb: "redrive", label: "Redrive all", picture: "redrive", run: () => redrive(null) });
-  const wipe = verbButton({ lacks, verb: "purge", label: "Purge…", picture: "trash", kind: "plain.wipe.purge", run: purge });
+  const every = verbButton({ lacks, verb: "redrive", label: "Redrive all", picture: "redrive", run: () => redriveAll() });
+  const wipe = verbButton({ lacks, verb: "purge", label: "Purge…", picture: "trash", kind: "plain.wipe.purge", run: () => purge() });
   const save = h("button.plain", { type: "button", title: "Download these messages as NDJSON, which `rmq import` reads", onclick: () => download(api.exported(connection, queue, target)) }, icon("down"), "Export");
   const pages = pager((next) => load(next));
   const time = h("span.faint");
@@ -80,26 +80,22 @@ export function messageList({ target, where, able, onChange }) {
     return h("label", { onclick: (event) => event.stopPropagation() }, input);
   }
 
-  async function redrive(ids) {
-    if (!(await askRedrive(queue, ids ? ids.length : total))) return;
-    await done(async () => {
-      const { redriven } = await api.redrive(connection, queue, { message_ids: ids });
-      return `${count(redriven, "dead letter")} ${redriven === 1 ? "is" : "are"} ready again`;
-    });
-  }
+  const redriven = (ids) => done(async () => {
+    const { redriven: changed } = await api.redrive(connection, queue, { message_ids: ids });
+    return `${count(changed, "dead letter")} ${changed === 1 ? "is" : "are"} ready again`;
+  });
+  const redriveAll = () => asked(where, target, null, (many) => askRedrive(queue, many), () => redriven(null));
+  const redriveSome = async (ids) => (await askRedrive(queue, ids.length)) && redriven(ids);
 
   async function discard(ids) {
     if (!(await askDiscard(ids.length))) return;
     await done(async () => `${count((await api.discard(connection, queue, { message_ids: ids })).discarded, "dead letter")} deleted`);
   }
 
-  async function purge() {
-    if (!(await askPurge(queue, target, total))) return;
-    await done(async () => {
-      const { purged } = await api.purge(connection, queue, { target, confirm: queue });
-      return `${count(purged, target === "dead" ? "dead letter" : `${target} message`)} deleted`;
-    });
-  }
+  const purge = () => asked(where, target, null, (many) => askPurge(queue, target, many), () => done(async () => {
+    const { purged } = await api.purge(connection, queue, { target, confirm: queue });
+    return `${count(purged, target === "dead" ? "dead letter" : `${target} message`)} deleted`;
+  }));
 
   async function done(change) {
     try {

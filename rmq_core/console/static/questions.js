@@ -31,7 +31,7 @@ export const askRedrive = (queue, many) =>
 
 export const askRedriveMatching = (queue, what, many) =>
   ask({
-    title: many === null ? "Redrive all that match?" : `Redrive ${count(many, "dead letter")}?`,
+    title: `Redrive ${count(many, "dead letter")}?`,
     body: h("div", {}, h("p", {}, "All dead letters of ", strong(queue), " that match become ready again, also those that fail meanwhile:"), condition(what),
       h("p", {}, `Each message starts ${AGAIN}`)),
     action: doing("redrive", "Redrive"),
@@ -74,7 +74,7 @@ export const askPurge = (queue, target, many) =>
 
 export const askPurgeMatching = (queue, target, what, many) =>
   ask({
-    title: many === null ? `Delete all ${WHAT[target]}s that match?` : `Delete ${count(many, WHAT[target])}?`,
+    title: `Delete ${count(many, WHAT[target])}?`,
     body: h("div", {}, h("p", {}, `All ${WHAT[target]}s that match are deleted. `, strong("This cannot be undone.")), condition(what)),
     action: doing("trash", "Delete"),
     kind: "danger",

@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { ago, count, h, icon, moment, number } from "./dom.js";
 import { download } from "./parts.js";
 import { askPurgeMatching, askRedriveMatching } from "./questions.js";
-import { act, repeat, verbButton } from "./verbs.js";
+import { act, asked, change, verbButton } from "./verbs.js";
 
 const FEW = 8;
 
@@ -36,8 +36,8 @@ export function reasonTable({ where, onChange }) {
   }
 
   function row(group) {
-    const match = { reason: group.reason };
-    const href = where.hrefOf(queue, "search", new URLSearchParams({ in: "dead", by: "reason", for: group.reason }).toString());
+    const match = { group: group.reason };
+    const href = where.hrefOf(queue, "search", new URLSearchParams({ in: "dead", by: "group", for: group.reason }).toString());
     return h("tr", {},
       h("td.reason-name", { title: `For example ${group.example}` }, group.reason),
       h("td.right.strong", { "data-label": "Dead letters" }, number(group.count)),
@@ -45,7 +45,7 @@ export function reasonTable({ where, onChange }) {
       h("td.nowrap", { "data-label": "Oldest", title: group.oldest && moment(group.oldest) }, group.oldest ? ago(group.oldest) : "–"),
       h("td.right", {}, h("span.deeds", {},
         h("a.button.plain", { href, "aria-label": `Show ${group.reason}` }, icon("search"), "Show"),
-        ...matchingButtons({ ...where, target: "dead", match, what: group.reason, many: group.count, onChange: changed }))));
+        ...matchingButtons({ ...where, target: "dead", match, what: group.reason, onChange: changed }))));
   }
 
   async function changed() {
@@ -56,26 +56,24 @@ export function reasonTable({ where, onChange }) {
   return { element, load };
 }
 
-/** Buttons that redrive, delete or export all messages in a state that meet conditions; `many` is null if unknown. */
-export function matchingButtons({ connection, queue, lacks, mayEdit, target, match, what, many, onChange }) {
+/** Buttons that redrive, delete or export all messages in a state that meet conditions. */
+export function matchingButtons({ connection, queue, lacks, mayEdit, target, match, what, onChange }) {
   const save = h("button.plain", { type: "button", title: "Download these messages as NDJSON", "aria-label": `Export ${what}`, onclick: () => download(api.exported(connection, queue, target, match)) }, icon("down"), "Export");
   if (!mayEdit) return [save];
-  const redrive = async () => {
-    if (!(await askRedriveMatching(queue, what, many))) return;
+  const redrive = () => asked({ connection, queue }, target, match, (many) => askRedriveMatching(queue, what, many), async () => {
     const step = async () => {
       const { redriven: changed, ...rest } = await api.redrive(connection, queue, { where: match });
       return { changed, ...rest };
     };
-    await act(() => repeat(step, (changed) => `${count(changed, "dead letter")} ${changed === 1 ? "is" : "are"} ready again`), onChange);
-  };
-  const purge = async () => {
-    if (!(await askPurgeMatching(queue, target, what, many))) return;
+    await act(() => change(step, (changed) => `${count(changed, "dead letter")} ${changed === 1 ? "is" : "are"} ready again`), onChange);
+  });
+  const purge = () => asked({ connection, queue }, target, match, (many) => askPurgeMatching(queue, target, what, many), async () => {
     const step = async () => {
       const { purged: changed, ...rest } = await api.purge(connection, queue, { target, confirm: queue, where: match });
       return { changed, ...rest };
     };
-    await act(() => repeat(step, (changed) => `${count(changed, target === "dead" ? "dead letter" : `${target} message`)} deleted`), onChange);
-  };
+    await act(() => change(step, (changed) => `${count(changed, target === "dead" ? "dead letter" : `${target} message`)} deleted`), onChange);
+  });
   return [
     target === "dead" ? verbButton({ lacks, verb: "redrive_where", label: "Redrive", picture: "redrive", name: `Redrive ${what}`, run: redrive }) : null,
     ["ready", "delayed", "dead"].includes(target) ? verbButton({ lacks, verb: "purge_where", label: "Purge…", picture: "trash", kind: "plain.wipe", name: `Purge ${what}`, run: purge }) : null,

@@ -1,7 +1,7 @@
 // Search of one state of a queue, page by page until the end or until the user stops it. It claims nothing.
 
 import { api } from "./api.js";
-import { count, h, icon, number } from "./dom.js";
+import { count, h, icon, number, plain } from "./dom.js";
 import { messageHead, messageRows } from "./message.js";
 import { empty, toast } from "./parts.js";
 import { matchingButtons } from "./reasons.js";
@@ -12,6 +12,7 @@ const FIELDS = {
   message_id: ["Id", "the whole id of a message"],
   header: ["Header", "name, or name=value"],
   reason: ["Reason of the failure", "a reason; * stands for any text, numbers do not matter"],
+  group: ["Group of reasons", "a group, exactly as the dead letters are grouped"],
   dedup_key: ["Deduplication key", "the key that the queue's settings give its messages"],
 };
 const LISTED = 200;
@@ -71,10 +72,10 @@ export function searchPanel({ where, asked, onChange }) {
       } while (page.after !== null);
       if (!body.children.length && running === mine) results.replaceChildren(empty("search", "Nothing found", nothing(target)));
       tell(page, found, moved, page.after !== null ? "stopped" : "done");
-      if (found) deeds.replaceChildren(...matchingButtons({ ...where, target, match, what: what(match), many: null, onChange: changed }));
+      if (found) deeds.replaceChildren(...matchingButtons({ ...where, target, match, what: what(match), onChange: changed }));
     } catch (error) {
       toast(error.message, "failed");
-      told.textContent = error.message;
+      told.textContent = plain(error.message);
     }
     if (running === mine || !running) stop.hidden = meter.hidden = true;
   }
@@ -87,7 +88,7 @@ export function searchPanel({ where, asked, onChange }) {
   }
 
   const nothing = (target) => `No ${target === "dead" ? "dead letter" : `${target} message`} matches. It may be in another state, or done.`;
-  const what = (match) => Object.entries(match).map(([name, value]) => (name === "reason" ? value : `${FIELDS[name][0]}: ${value}`)).join("\n");
+  const what = (match) => Object.entries(match).map(([name, value]) => (["reason", "group"].includes(name) ? value : `${FIELDS[name][0]}: ${value}`)).join("\n");
 
   async function changed() {
     onChange();

@@ -1,6 +1,7 @@
 // Buttons that change something. What the discipline of a queue cannot do stays visible, and says why not.
 
-import { h, icon } from "./dom.js";
+import { api } from "./api.js";
+import { h, icon, number } from "./dom.js";
 import { toast } from "./parts.js";
 
 /** A button for a verb. `lacks`: why the queue cannot do each verb that it cannot do. */
@@ -26,6 +27,17 @@ export async function act(change, then) {
   await then?.();
 }
 
+/** Ask for a change of the messages in a state, or of those that match, with their number; make it after a yes. */
+export async function asked(where, target, match, ask, make) {
+  try {
+    const many = await numberOf(where, target, match);
+    if (many === 0) toast("There is no such message any more");
+    if (many && (await ask(many))) await make();
+  } catch (error) {
+    toast(error.message, "failed");
+  }
+}
+
 /** What the discipline of a queue cannot do, as a list that can be unfolded; nothing if it can do everything. */
 export function cannotDo({ discipline, lacks, past }) {
   const reasons = new Set(Object.values(lacks));
@@ -38,12 +50,35 @@ export function cannotDo({ discipline, lacks, past }) {
 
 const SHOW_MS = 600;
 
+/** Repeat a change until it is complete, and return what it did; `step()` resolves to { changed, complete, scanned }. */
+export async function change(step, words) {
+  const { done, part, stopped } = await repeat(async () => {
+    const { changed, complete, scanned } = await step();
+    return { done: changed, over: complete || !changed, complete, scanned };
+  }, words);
+  if (part.complete) return words(done);
+  if (stopped) return `Stopped: ${words(done)}`;
+  return `${words(done)}; none of the first ${part.scanned} messages matches, use the command line for the rest`;
+}
+
+/** Count all messages in a state of a queue, or those that match; null if the user stops it. */
+async function numberOf({ connection, queue }, target, match) {
+  if (!match) return (await api.queue(connection, queue, 0, 1))[target];
+  let next = { target };
+  const { done, stopped } = await repeat(async () => {
+    const part = await api.count(connection, queue, { ...next, where: match });
+    next = part.next;
+    return { done: part.count, over: !next };
+  }, (found) => `${number(found)} found`);
+  return stopped ? null : done;
+}
+
 /**
- * Repeat a step until it reports that it is complete, showing how far it is and a button to stop.
- * `step()` resolves to { changed, complete, scanned, total }; `words(changed)` says what was done so far.
+ * Repeat a step until it reports that it is over, showing how far it is and a button to stop.
+ * `step()` resolves to { done, over }; `words(done)` says what was done so far.
  */
-export async function repeat(step, words) {
-  let changed = 0;
+async function repeat(step, words) {
+  let done = 0;
   let stopped = false;
   const text = h("span");
   const stop = h("button.plain", { type: "button", onclick: () => (stopped = stop.disabled = true) }, "Stop");
@@ -54,11 +89,9 @@ export async function repeat(step, words) {
   try {
     for (;;) {
       const part = await step();
-      changed += part.changed;
-      if (part.complete) return words(changed);
-      if (stopped) return `Stopped: ${words(changed)}`;
-      if (!part.changed) return `${words(changed)}; none of the first ${part.scanned} messages matches, use the command line for the rest`;
-      text.textContent = `${words(changed)} so far`;
+      done += part.done;
+      if (part.over || stopped) return { done, part, stopped: !part.over };
+      text.textContent = `${words(done)} so far`;
     }
   } finally {
     clearTimeout(show);

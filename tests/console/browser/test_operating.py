@@ -9,16 +9,19 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from rmq_core import open_queue
+from rmq_core.console import searches
 from tests.airflow.browser.layout import faults
 from tests.console.browser.scene import BUSY, make_scene
 from tests.console.browser.served import ConsoleScreen, ConsoleServer
-from tests.console.conftest import bury
+from tests.console.conftest import bury, fill_dead
 from tests.servers.process import Server
 
 pytestmark = pytest.mark.slow
 
 Opened = Callable[..., Any]
+TURNED = "\u202e"  # the letters behind it are shown from right to left
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><b>x</b>"
+TITLES = "return [...document.querySelectorAll('[title]')].map((each) => each.title)"
 TIMEOUTS = [f"TimeoutError: no answer of host-{number}" for number in range(3)]
 
 
@@ -181,6 +184,45 @@ def test_hostile_text_is_shown_as_text(screen: ConsoleScreen, opened: Opened) ->
         screen.shows("<img src=x", "main")
         assert screen.all("main img, main b") == [], view
         assert screen.run("return document.title") != "hacked"
+
+
+def test_characters_that_turn_the_order_of_others_are_shown_escaped(screen: ConsoleScreen, opened: Opened) -> None:
+    queue, text = opened("work", max_deliveries=1), f"{TURNED}gnp.exe"
+    queue.publish({"file": text}, headers={"name": text})
+    queue.nack(queue.claim(), reason=text)
+    letter = queue.dead_letters()[0].id
+    for view in (("dead",), ("search", f"in=dead&by=text&for={text}"), ("why", letter)):
+        screen.open("work", *view)
+        if view != ("why", letter):
+            screen.click("table.dead tbody tr")
+        screen.shows("\\u202egnp.exe", "main")
+        assert TURNED not in screen.run("return document.body.innerText")
+        assert not [title for title in screen.run(TITLES) if TURNED in title]
+    screen.open("work", "dead")
+    screen.click(".reasons tbody tr .deeds button")
+    screen.shows("\\u202egnp.exe", "dialog")
+    screen.click("dialog .primary")
+    screen.shows("1 dead letter is ready again", "#toasts")
+
+
+def test_a_dialog_counts_what_will_be_moved_and_not_what_was_grouped(
+    screen: ConsoleScreen, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "GROUPING_S", 0.0)
+    monkeypatch.setattr(searches, "COUNTING_S", 0.0)
+    queue = opened("work", max_deliveries=1)
+    bury(queue, "bad row 7")
+    fill_dead(queue, 2499)
+    screen.open("work", "dead")
+    screen.shows("Of the newest 1,000 of 2,500 dead letters", ".by-reason")
+    screen.click(".reasons tbody tr .deeds button")
+    screen.shows("Redrive 2,500 dead letters?", "dialog")
+    fill_dead(queue, 1)
+    screen.find("dialog .plain").click()
+    screen.button("Redrive all").click()
+    screen.shows("Redrive 2,501 dead letters?", "dialog")
+    screen.click("dialog .primary")
+    screen.shows("2,501 dead letters are ready again", "#toasts")
 
 
 def test_what_a_discipline_cannot_do_is_said(screen: ConsoleScreen, opened: Opened, console_redis: Server) -> None:
