@@ -6,7 +6,8 @@ batch with the declared schema: names, order, types and nullability. Both are bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -80,7 +81,7 @@ COLUMNS = (
     Column("payload", T.BinaryType(), lambda of: of.fields.payloads, lambda at: at.message.raw),
     Column(
         "headers", T.MapType(TEXT, TEXT, valueContainsNull=False), lambda of: of.fields.headers,
-        lambda at: list(at.message.headers.items()), field="headers", written=(T.MapType,), published=dict,
+        lambda at: _texts(at.message.headers.items()), field="headers", written=(T.MapType,), published=dict,
     ),
     *_OTHERS,
     Column("state", TEXT, None, lambda at: at.state, filtered=True),
@@ -103,6 +104,17 @@ def leased_batch(messages: LeasedMessages, schema: T.StructType = MESSAGE_SCHEMA
     """Return messages of a lease as one Arrow batch of this exact schema. Raises MalformedMessage for bad headers."""
     rows = len(messages.fields.ids)
     return _batch(schema, lambda name, kind: _array(LEASED[name](messages), kind, rows))
+
+
+def json_text(value: Any) -> bytes:
+    """Return a text, or the JSON of any other JSON value, in UTF-8, as Spark does.
+
+    JSON can name half of a surrogate pair, such as half of an emoji, which UTF-8 cannot hold: it becomes `?` in a text,
+    and stays an escape in JSON.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="replace")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def browsed_row(seen: BrowsedMessage) -> dict[str, Any]:
@@ -158,13 +170,18 @@ def _maps(headers: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     """Return headers as an Arrow map. Most messages have the same headers, so each distinct text is decoded once."""
     import pyarrow as pa  # noqa: PLC0415  as above
 
-    known = {text: list(header_items(text)) for text in set(headers)}
+    known = {text: _texts(header_items(text)) for text in set(headers)}
     if len(known) != 1:
         return pa.array([known[text] for text in headers], kind)
     (items,) = known.values()
     ends = [len(items) * row for row in range(len(headers) + 1)]
     names, values = (pa.array([item[at] for item in items] * len(headers), pa.string()) for at in (0, 1))
     return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), names, values, type=kind)
+
+
+def _texts(items: Iterable[tuple[str, Any]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as texts: other programs may have stored any JSON value under a name."""
+    return [(json_text(name), json_text(value)) for name, value in items]
 
 
 def _last_reason(message: Message) -> str | None:

@@ -3,11 +3,15 @@
 It follows `split_json`: a payload that is not UTF-8, not JSON, of another type or without a field that is NOT NULL has
 a reason and no value. JSON is read strictly. Dates, times, decimals and binary values depend on the session, which only
 Spark knows, so they are refused; `split_json` reads them.
+
+Publishers choose what a payload holds, and a row that raises would end a query at each of its starts. So a reading
+returns only what Arrow can store in the column: texts as UTF-8, whole numbers within the range of their type, floats.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, cast
@@ -15,14 +19,14 @@ from typing import Any, NoReturn, TypeAlias, cast
 from pyspark.sql import types as T  # noqa: N812  Spark's own name for it
 
 from rmq_core import ConfigurationError
-from rmq_spark.schema import ArrowBatch, arrow_schema
+from rmq_spark.schema import ArrowBatch, arrow_schema, json_text
 
 VALUE, REASON = "value", "reason"
 NOT_UTF8 = "payload is not UTF-8"
 NOT_JSON = "payload is not JSON of the declared schema"
 Reading: TypeAlias = Callable[[Any], Any]
 BITS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
-NO_NUMBERS = {"NaN", "Infinity", "-Infinity", "INF", "-INF", "+INF"}
+NO_NUMBERS = ("NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF")
 
 
 def with_value(batch: ArrowBatch, schema: T.StructType) -> ArrowBatch:
@@ -55,11 +59,13 @@ def _parsed(read: Reading, needed: Sequence[str], payload: bytes) -> tuple[Any, 
         return None, NOT_UTF8
     try:
         found = json.loads(text)
+        if not isinstance(found, dict):
+            _no()
         for name in needed:
             if found.get(name) is None:
                 return None, f"payload has no {name!r}, which is NOT NULL"
         return read(found), None
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, RecursionError):
         return None, NOT_JSON
 
 
@@ -72,7 +78,7 @@ def _reading(kind: T.DataType, name: str) -> Reading:
         return partial(_list, _reading(kind.elementType, name), kind.containsNull)
     if type(kind) in BITS:
         return partial(_whole, 1 << (BITS[type(kind)] - 1))
-    simple = {T.StringType: _text, T.BooleanType: _flag, T.FloatType: _number, T.DoubleType: _number}
+    simple = {T.StringType: json_text, T.BooleanType: _flag, T.FloatType: _number, T.DoubleType: _number}
     if type(kind) not in simple:
         raise ConfigurationError(
             f"option valueSchema: {name} is {kind.simpleString()}, which only Spark can read: leave the option out, and"
@@ -108,13 +114,11 @@ def _whole(bound: int, found: Any) -> int:
 def _number(found: Any) -> float:
     if isinstance(found, bool) or not (isinstance(found, int | float) or found in NO_NUMBERS):
         _no()
-    return float(found)
+    try:
+        return float(found)
+    except OverflowError:  # a whole number of over 308 digits, which Spark reads as it reads 1e309
+        return math.inf if found > 0 else -math.inf
 
 
 def _flag(found: Any) -> bool:
     return found if isinstance(found, bool) else _no()
-
-
-def _text(found: Any) -> str:
-    """Return a text, or the JSON of any other value, as Spark does."""
-    return found if isinstance(found, str) else json.dumps(found, separators=(",", ":"), ensure_ascii=False)

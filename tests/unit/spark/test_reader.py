@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rmq_core import Columns, Lease, MalformedMessage, RedisSettings
+from rmq_core.envelope.codec import body, message_of, stamp
 from rmq_spark.read.lease import (
     FETCH,
     LeaseReader,
@@ -16,7 +17,16 @@ from rmq_spark.read.lease import (
     chunks,
     plan,
 )
-from rmq_spark.schema import MESSAGE_SCHEMA, LeasedMessages, arrow_schema, leased_batch
+from rmq_spark.schema import (
+    BROWSE_SCHEMA,
+    MESSAGE_SCHEMA,
+    BrowsedMessage,
+    LeasedMessages,
+    arrow_schema,
+    browsed_batch,
+    browsed_row,
+    leased_batch,
+)
 
 PAYLOAD = '{"a":"ü","b":1}'.encode()
 HEADERS = b'{"source":"test"}'
@@ -73,12 +83,19 @@ def test_a_batch_without_messages_has_the_same_schema() -> None:
         ((HEADERS,), [{"source": "test"}] * 2),
         ((b"", HEADERS), [{}, {"source": "test"}]),
         ((b'{"a":"1","b":"2"}',), [{"a": "1", "b": "2"}] * 2),
+        (
+            (rb'{"a":"\ud83d","\ude00":1.5}', rb'{"a":[null,"\ud83d"],"b":null}'),
+            [{"a": "?", "?": "1.5"}, {"a": r'[null,"\ud83d"]', "b": "null"}],
+        ),
     ],
 )
 def test_headers_become_maps(headers: tuple[bytes, ...], expected: list[dict[str, str]]) -> None:
     batch = record_batch(columns(b"x", b"y", headers=headers), "lease-1", "work")
-    assert [dict(row["headers"]) for row in batch.to_pylist()] == expected
-    assert batch.schema.equals(arrow_schema(MESSAGE_SCHEMA))
+    stored = [stamp(1) + body("id", "b", b"x", each) for each in headers * (2 // len(headers))]
+    seen = [BrowsedMessage(message_of(envelope), "ready", "work") for envelope in stored]
+    for found, schema in ((batch, MESSAGE_SCHEMA), (browsed_batch(list(map(browsed_row, seen))), BROWSE_SCHEMA)):
+        assert [dict(row["headers"]) for row in found.to_pylist()] == expected
+        assert found.schema.equals(arrow_schema(schema))
 
 
 def test_damaged_headers_raise_an_error() -> None:
