@@ -1,8 +1,9 @@
 """How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
 
-Each lease is settled in a step of its own. The verdicts on single messages come before all acks: if one fails, the
-block fails and nothing is acked. Then all leases are acked, even if one ack fails. Each ack leaves a record. A record
-proves to a retry that the block succeeded and its verdicts are settled, so the retry can ack the rest.
+Each lease is settled in a step of its own. The verdicts on single messages come before all acks, and so does a check
+that all leases are held, which extends them for the time of the acks: if one fails, the block fails and nothing is
+acked. Then all leases are acked, even if one ack fails. Each ack leaves a record. A record proves to a retry that the
+block succeeded and its verdicts are settled, so the retry can ack the rest, and what it has taken over meanwhile.
 
 Verdicts are settled at the end because settled messages can no longer be read: a later read of `df` in the block would
 raise. Also, a driver that dies in its block leaves nothing half settled. If it dies while it settles verdicts, a retry
@@ -75,6 +76,7 @@ def settled(held: Sequence[HeldLease], on_failure: OnFailure, keep_ms: int | Non
         yield verdicts
         for each in held:
             verdicts.settle(each)
+        _verify(held)
     except Exception as error:
         lost = error.lease_id if isinstance(error, LeaseLost) else None
         left = [each for each in held if each.lease.id != lost]
@@ -85,6 +87,13 @@ def settled(held: Sequence[HeldLease], on_failure: OnFailure, keep_ms: int | Non
                 _leave(each, keep_ms / 1000)
         raise
     _ack(held)
+
+
+def _verify(held: Sequence[HeldLease]) -> None:
+    """Raise before anything is acked if one of several acks would fail. A single ack needs no such check."""
+    left = [each for each in held if not each.lease.state.settled]
+    for queue, lease in left if len(left) > 1 else ():
+        queue.extend(lease)
 
 
 def _ack(held: Sequence[HeldLease]) -> None:

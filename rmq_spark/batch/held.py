@@ -57,8 +57,8 @@ def claim_shards(
     """Claim leases `<lease_id>/s<k>` of the shards that have work, of about the same number of messages each.
 
     If an earlier attempt left leases, take over only these: a retry gets the messages that it had, and no others. When
-    one claim fails, the others are released, or with `keep` left to the next attempt. If an earlier attempt had begun
-    to ack, ack the rest and raise LeaseAlreadySettled.
+    one claim fails, the others are released, or with `keep` left to the next attempt. If an earlier attempt has begun
+    to ack, also if it does so meanwhile, ack the rest and raise LeaseAlreadySettled.
     """
     if wait:
         raise ConfigurationError(
@@ -74,7 +74,9 @@ def claim_shards(
             share = max_messages if left else -(-rest // (len(shards) - number))  # of the remaining number, rounded up
             lease = queue.claim(max_messages=share, lease_id=names.get(queue), **claim) if share else None
             held += [HeldLease(queue, lease)] if lease else []
-    except Exception:
+    except Exception as error:
+        if left and lease_id is not None and isinstance(error, LeaseAlreadySettled):
+            _left(lease_id, names)
         for queue, lease in held if not keep else ():
             with suppress(RedisMessageQueueError):
                 queue.release(lease)

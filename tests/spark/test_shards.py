@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import reduce
+from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+import redis
 from pyspark.sql import DataFrame, SparkSession
 
-from rmq_core import Lease, LeasedQueue, LeaseLost, QueueUnavailable, RedisSettings, SettleReport
+from rmq_core import (
+    Lease,
+    LeaseAlreadySettled,
+    LeasedQueue,
+    LeaseLost,
+    QueueUnavailable,
+    RedisSettings,
+    SettleReport,
+)
 from rmq_spark import BatchPolicy, claimed_batch, drain, shard_names
+from rmq_spark.batch.ending import settled
+from rmq_spark.batch.held import HeldLease, claim_shards
 from rmq_spark.place.shards import open_shards
 from tests.servers import Cluster
 from tests.spark.conftest import QUEUE
@@ -77,7 +91,7 @@ def test_a_logical_queue_is_written_read_and_acked_on_all_nodes(
         assert batch.count == 1000
         assert batch.df.rdd.getNumPartitions() == SHARDS
         found = batch.df.select("lease", "queue").distinct().collect()
-        assert sorted(map(tuple, found)) == [(f"run/s{k}", f"{QUEUE}/s{k}") for k in range(SHARDS)]
+        assert sorted(map(tuple, found)) == [(f"run/s{k}", queue.name) for k, queue in enumerate(shards)]
         batch.check()
     assert [sum(queue.stats()[:5]) for queue in shards] == [0] * SHARDS
     with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
@@ -204,6 +218,97 @@ def test_the_loss_of_one_shard_acks_none_and_releases_the_others(
         shards[1].adopt("run/s1", owner="somebody else")
     assert held(shards) == [0, 2, 0, 0]
     assert ready(shards) == [2, 0, 2, 2]
+
+
+def test_a_replaced_driver_acks_the_whole_batch_or_nothing_of_it(redis_url: str) -> None:
+    for at in range(8):
+        for retry_at in range(10):
+            with closing(redis.Redis.from_url(redis_url)) as client:
+                client.flushall()
+                outcome = replaced(client, at, retry_at)
+            assert outcome in {("acked", "settled", 0), ("lost", "settled", 0), ("lost", "claimed 6", 6)}, (
+                at,
+                retry_at,
+            )
+
+
+def replaced(client: redis.Redis, at: int, retry_at: int) -> tuple[str, str, int]:
+    """End a batch of three shards; before its call `at`, a retry makes its calls up to `retry_at`, and then waits.
+
+    Return how the batch and the retry ended, and how many messages are not acked.
+    """
+    names = ("a", "b", "c")
+    stopped, ended = Event(), Event()
+
+    def stop() -> None:
+        stopped.set()
+        ended.wait()
+
+    def retry() -> str:
+        try:
+            queues = [LeasedQueue(client, name) for name in names]
+            held = claim_shards([Calls(queue, counted, retry_at, stop) for queue in queues], **claim)  # type: ignore[arg-type]
+            return f"claimed {sum(lease.count for _, lease in held)}"
+        except LeaseAlreadySettled:
+            return "settled"
+        finally:
+            stopped.set()
+
+    claim: dict[str, Any] = {"max_messages": 6, "lease_id": "run"}
+    counted, counted_first = count(), count()
+    queues = [LeasedQueue(client, name) for name in names]
+    for queue in queues:
+        queue.publish_many([b"1", b"2"])
+    held = claim_shards(queues, **claim)
+    with ThreadPoolExecutor(1) as pool:
+        started: list[Future[str]] = []
+
+        def start() -> None:
+            started.append(pool.submit(retry))
+            stopped.wait()
+
+        try:
+            wrapped = [HeldLease(Calls(queue, counted_first, at, start), lease) for queue, lease in held]  # type: ignore[arg-type]
+            with settled(wrapped, "keep"):
+                pass
+            first = "acked"
+        except (LeaseLost, LeaseAlreadySettled):
+            first = "lost"
+        finally:
+            ended.set()
+        if not started:  # the end of the batch made fewer calls
+            start()
+        return first, started[0].result(), sum(queue.stats().ready + queue.stats().leased for queue in queues)
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_lease_that_is_lost_before_the_acks_keeps_all_messages(redis_url: str, at: int) -> None:
+    queues = [LeasedQueue(redis_url, name) for name in ("a", "b", "c")]
+    for queue in queues:
+        queue.publish_many([b"1", b"2"])
+    held = claim_shards(queues, max_messages=6)
+    calls = count()
+
+    def take() -> None:
+        queues[2].adopt(held[2].lease.id, owner="another")
+
+    wrapped = [HeldLease(Calls(queue, calls, at, take), lease) for queue, lease in held]  # type: ignore[arg-type]
+    with pytest.raises(LeaseLost), settled(wrapped, "keep"):
+        pass
+    assert [queue.stats().leased for queue in queues] == [2, 2, 2]
+
+
+class Calls:
+    """A queue that does something before the call of a number, counted over several queues."""
+
+    def __init__(self, queue: LeasedQueue, counted: Iterator[int], at: int, act: Callable[[], None]) -> None:
+        self._queue, self._counted, self._at, self._act = queue, counted, at, act
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._queue, name)
+        if callable(found) and next(self._counted) == self._at:
+            self._act()
+        return found
 
 
 def test_one_query_reads_all_shards_as_the_union_of_their_streams(
