@@ -23,6 +23,7 @@ from rmq_core import (
 )
 from rmq_core.jobs import JobsConfig
 from rmq_spark.place.options import Option, OptionValues, one_of, text, whole
+from rmq_spark.place.shards import shard_names
 
 SourceQueue: TypeAlias = LeasedQueue | JobQueue
 
@@ -54,9 +55,10 @@ class Source:
         """Build it from the options in `PLACE`. Raises ConfigurationError for a wrong URL or unsupported shards."""
         queue, shards = options[QUEUE], options[SHARDS]
         if shards is not None and not sharded:
+            names = shard_names(queue, shards)
             raise ConfigurationError(
                 "option shards: only claimed_batch(..., shards=N) reads several shards, and only delivery=direct writes"
-                f" them; here, set the option queue to one shard, such as {queue + '/s0'!r}, and unite the DataFrames"
+                f" them; here, set the option queue to one shard, such as {names[0]!r}, and unite the DataFrames"
                 f" of all shards, which rmq_spark.shard_names({queue!r}, {shards}) returns"
             )
         settings = RedisSettings.from_url(

@@ -13,7 +13,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import Lease, LeasedConfig, LeasedQueue, NewMessage
-from rmq_spark import claimed_batch, named_publisher
+from rmq_spark import claimed_batch, named_publisher, shard_names
 from rmq_spark.write.settling import NAMES, FailedDelivery, FailedRows, RmqSettler, settler_of
 from rmq_spark.write.sink import RmqWriter, Written, sink_of
 from tests.spark.conftest import QUEUE
@@ -72,7 +72,7 @@ def test_messages_name_the_application_that_publishes_them(
     copied = spark.sql("select 'x' as payload, map('spark-application-id', 'another', 'n', '1') as headers")
     save(copied.coalesce(1), redis_url, publisherHeader="true", **options)
     publishers = []
-    for name in ("work/s0", "work/s1") if "shards" in options else (QUEUE,):
+    for name in shard_names(QUEUE, 2) if "shards" in options else (QUEUE,):
         with LeasedQueue(redis_url, name) as queue:
             publishers += [queue.why(message.id).steps[0].who for message in queue.browse("ready").messages]
     assert publishers == [f"spark {spark.sparkContext.applicationId}"]

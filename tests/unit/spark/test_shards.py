@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
+from redis.crc import key_slot
 
 from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeaseLost, NewMessage, QueueUnavailable
 from rmq_spark.batch.held import claim_shards, name_of
@@ -63,13 +64,21 @@ def claimed(*queues: Queue, **claim: Any) -> list[tuple[str, int]]:
     return [(each.lease.id, each.lease.count) for each in held]
 
 
-def test_shards_are_queues_with_their_own_names() -> None:
-    assert shard_names("orders", 3) == ["orders/s0", "orders/s1", "orders/s2"]
+def test_shards_are_queues_with_the_same_names_in_every_process_and_release() -> None:
+    assert shard_names("orders", 3) == ["orders/s0-1", "orders/s1-50", "orders/s2-0"]
 
 
-@pytest.mark.parametrize("shards", [0, -1, 2.0, "4", None])
+@pytest.mark.parametrize(("shards", "nodes", "most"), [(3, 3, 1), (6, 3, 2), (8, 3, 3), (10, 5, 2), (12, 6, 2)])
+def test_each_node_of_a_cluster_has_its_part_of_the_shards(shards: int, nodes: int, most: int) -> None:
+    for number in range(100):
+        names = shard_names(f"queue {number}", shards)
+        found = Counter(key_slot(name.encode()) * nodes // 16_384 for name in names)
+        assert max(found.values()) == most, names
+
+
+@pytest.mark.parametrize("shards", [0, -1, 1025, 2.0, "4", None])
 def test_the_number_of_shards_is_validated(shards: Any) -> None:
-    with pytest.raises(ConfigurationError, match="shards must be a whole number >= 1"):
+    with pytest.raises(ConfigurationError, match="shards must be a whole number from 1 to 1,024"):
         shard_names("orders", shards)
 
 
@@ -170,6 +179,6 @@ def test_a_sink_that_publishes_at_once_may_have_shards() -> None:
 )
 def test_an_option_that_cannot_have_shards_is_refused_with_an_example_of_a_shard(make: Any) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"option shards: .* such as 'orders/s0', .*shard_names\('orders', 4\)"
+        ConfigurationError, match=r"option shards: .* such as 'orders/s0-51', .*shard_names\('orders', 4\)"
     ):
         make()
