@@ -90,15 +90,20 @@ def deviations(scene: Scene) -> list[str]:
     return [f"{what}: {found}, not {due}" for what, (found, due) in said.items() if found != due]
 
 
-@pytest.mark.parametrize(("how", "poisons"), [("on_message", 1), ("on_message", 5), ("on_batch", 1)])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "poisons" in metafunc.fixturenames:
+        full = metafunc.config.getoption("faults") == "full"
+        cases = (
+            [("on_message", 200, 1), ("on_message", 200, 5), ("on_batch", 200, 1)] if full else [("on_message", 20, 1)]
+        )
+        metafunc.parametrize(("how", "total", "poisons"), cases)
+
+
 def test_poison_kills_few_tasks_until_all_other_messages_are_acked(
-    deployed: World, how: str, poisons: int, pytestconfig: pytest.Config
+    deployed: World, how: str, total: int, poisons: int
 ) -> None:
-    """With the lease of the connection that nobody has changed: 300 s."""
-    full = pytestconfig.getoption("faults") == "full"
-    if not full and (how, poisons) != ("on_message", 1):
-        pytest.skip("in full length only")
-    total, name = 200 if full else 20, f"poison.{how}.{poisons}"
+    """With the default lease of 300 s."""
+    name = f"poison.{how}.{poisons}"
     bound = math.floor(2 * math.log2(total) + 4)
     step = total // (poisons + 1)
     payloads = [str(number) for number in range(total)]
