@@ -33,6 +33,7 @@ from rmq_core.errors import NotDurable as NotDurable
 from rmq_core.errors import PayloadError as PayloadError
 from rmq_core.errors import PayloadTooDeep as PayloadTooDeep
 from rmq_core.errors import PayloadTooLarge as PayloadTooLarge
+from rmq_core.errors import PoolExhausted as PoolExhausted
 from rmq_core.errors import QueueBackpressureError as QueueBackpressureError
 from rmq_core.errors import QueueChanged as QueueChanged
 from rmq_core.errors import QueueDrainedError as QueueDrainedError

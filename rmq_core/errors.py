@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+FULL_POOL = ("Too many connections", "No connection available.")
+"""What redis-py says when a connection pool is full; only some of its versions and pools raise MaxConnectionsError."""
+
 
 class RedisMessageQueueError(Exception):
     """Root of every error that RMQ raises. `report` is what `publish_many` accepted before it failed, or None.
@@ -81,6 +84,23 @@ class GatewayContractError(RedisMessageQueueError, TypeError):
 
 class QueueUnavailable(RedisMessageQueueError):
     """Redis did not answer within the retry budget; the call can be repeated safely once it is back."""
+
+
+class PoolExhausted(QueueUnavailable):
+    """All connections of the Redis client's pool are in use: raise its `max_connections`, or make fewer calls at once.
+
+    detail: the limit, or redis-py's words.
+    """
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            f"all connections of the Redis client's pool are in use ({detail}): raise `max_connections` of the client"
+            " or the URL, or make fewer calls at once"
+        )
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[PoolExhausted], tuple[str]]:
+        return type(self), (self.detail,)
 
 
 class QueueNotEmpty(RedisMessageQueueError):
@@ -279,7 +299,9 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
     unreachable |= redis_errors.RedisClusterException | redis_errors.ClusterError | redis_errors.AskError
     unreachable |= redis_errors.MasterDownError | redis_errors.TryAgainError
     if isinstance(error, unreachable):
-        return QueueUnavailable(_unavailable(text, replica=isinstance(error, redis_errors.ReadOnlyError)))
+        full = isinstance(error, redis_errors.MaxConnectionsError) or text in FULL_POOL
+        replica = isinstance(error, redis_errors.ReadOnlyError)
+        return PoolExhausted(text) if full else QueueUnavailable(_unavailable(text, replica=replica))
     if "WRONGTYPE" in text:
         return WrongKeyType(f"a key of this queue holds a value of another type: {text}")
     return ScriptFailed(text)

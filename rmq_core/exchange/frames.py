@@ -10,7 +10,7 @@ import hiredis
 from redis import ConnectionPool
 from redis import exceptions as errors
 
-from rmq_core.errors import translate
+from rmq_core.errors import FULL_POOL, translate
 from rmq_core.exchange import Batch, Call, Chain, Listen, Wait, blocks_for
 from rmq_core.exchange.slots import Slot, Slots
 
@@ -165,6 +165,16 @@ def answer(want: Call | Wait | Listen | Chain | Batch, planned: Plan, replies: S
         return replies[-2], last
     _raise(last)
     return last
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether a connection pool has no free connection. Nothing was sent, and no connection is broken."""
+    return isinstance(error, errors.MaxConnectionsError) or str(error) in FULL_POOL
+
+
+def still_full(most: int) -> errors.MaxConnectionsError:
+    """Return the error for a pool that stays full; it states the limit, which redis-py's does not."""
+    return errors.MaxConnectionsError(f"max_connections={most}")
 
 
 def _told(reply: Any) -> Any:

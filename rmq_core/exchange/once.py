@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from rmq_core.exchange import Command, Patience
-from rmq_core.exchange.aio import AsyncDriver, PooledConnection
+from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.frames import FAILURES, RETRYABLE, Frame, Plan, raise_retryable
+from rmq_core.exchange.pools import ON_POOL
 from rmq_core.exchange.public import AsyncPublicDriver, PublicDriver, is_genuine
 from rmq_core.exchange.sync import SyncDriver
 
 W = TypeVar("W", Plan, Command)
+_COPY = "_rmq_without_retries"
 
 
 def once_driver(client: Any, prefix: bytes) -> SyncDriver:
@@ -29,13 +31,20 @@ def async_once_driver(client: Any, prefix: bytes) -> AsyncDriver:
 
 
 def without_retries(pool: Any) -> Any:
-    """Return a copy of a pool that opens connections in one attempt; a node of an asyncio cluster is returned as is."""
+    """Return the copy of a pool that opens connections in one attempt; a node of an asyncio cluster is returned as is.
+
+    All queue objects whose clients have the same pool use one copy, an attribute of the pool.
+    """
     if not hasattr(pool, "connection_kwargs"):
         return pool
-    copied = copy.copy(pool)
-    no_retries: dict[str, Any] = {"retry": None, "retry_on_timeout": False, "retry_on_error": []}
-    copied.connection_kwargs = {**pool.connection_kwargs, **no_retries}
-    copied.reset()
+    copied = vars(pool).get(_COPY)
+    if copied is None:
+        copied = copy.copy(pool)
+        no_retries: dict[str, Any] = {"retry": None, "retry_on_timeout": False, "retry_on_error": []}
+        copied.connection_kwargs = {**pool.connection_kwargs, **no_retries}
+        vars(copied).pop(ON_POOL, None)
+        copied.reset()
+        copied = vars(pool).setdefault(_COPY, copied)
     return copied
 
 
@@ -53,8 +62,8 @@ class OncePublicDriver(PublicDriver):
         del again, patience
         try:
             return send(first)
-        except RETRYABLE:
-            self._recover()
+        except RETRYABLE as error:
+            self._recover(error)
             raise
 
 
@@ -69,10 +78,11 @@ class OnceDriver(SyncDriver):
     def _find_pool(self) -> Any:
         return without_retries(super()._find_pool())
 
-    def _release(self, pool: Any, connection: Any) -> None:
-        """Close the connection before releasing it, so that no other user of the pool gets it while it is open."""
-        connection.disconnect()
-        pool.release(connection)
+    def close(self) -> None:
+        """Close the connections that no call uses: the client, which does not know them, never will."""
+        super().close()
+        if self._held is not None:
+            self._held[0].disconnect(inuse_connections=False)
 
 
 class AsyncOncePublicDriver(AsyncPublicDriver):
@@ -82,8 +92,8 @@ class AsyncOncePublicDriver(AsyncPublicDriver):
         del again, patience
         try:
             return await send(first)
-        except RETRYABLE:
-            await self._recover()
+        except RETRYABLE as error:
+            await self._recover(error)
             raise
 
 
@@ -98,7 +108,8 @@ class AsyncOnceDriver(AsyncDriver):
     async def _find_pool(self) -> Any:
         return without_retries(await super()._find_pool())
 
-    async def _release(self, line: PooledConnection) -> None:
-        """Close the connection before releasing it, so that no other user of the pool gets it while it is open."""
-        await line.connection.disconnect(nowait=True)
-        await line.release()
+    async def close(self) -> None:
+        """Close the connections that no call uses: the client, which does not know them, never will."""
+        await super().close()
+        if self._held is not None and self._held[1].current:
+            await self._held[0].disconnect(inuse_connections=False)

@@ -1,27 +1,23 @@
 """Drivers for clients that are not plain redis-py clients: fakes, stubs, and clients whose methods are wrapped.
 
-They send one command at a time through `execute_command`, which such clients have. They poll for wake tokens instead
-of blocking, because many such clients cannot block. `sync_driver` and `async_driver` choose the driver
+They send one command at a time through `execute_command`, which such clients have. Their waits poll instead of
+blocking, because many such clients cannot block. `sync_driver` and `async_driver` choose the driver
 once, when a queue is made.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from redis import exceptions as errors
 
-from rmq_core.exchange import Interrupted
-from rmq_core.exchange.aio import AsyncDriver, cancellable
-from rmq_core.exchange.frames import Frame, Plan, at_once, raise_retryable
+from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.aio_pools import cancellable
+from rmq_core.exchange.frames import Frame, Plan, raise_retryable
 from rmq_core.exchange.sync import SyncDriver
 
 D = TypeVar("D", bound=SyncDriver | AsyncDriver)
-_LONGEST_S = 0.1
-_NOTHING: tuple[Any, ...] = (None, [], {})
 
 
 def sync_driver(client: Any, prefix: bytes, retry_budget_s: float) -> SyncDriver:
@@ -37,11 +33,11 @@ def async_driver(client: Any, prefix: bytes, retry_budget_s: float) -> AsyncDriv
 def shared(make: Callable[[Any, bytes, float], D], client: Any, prefix: bytes, retry_budget_s: float) -> D:
     """Return one driver per client and queue, shared by all users that never close it.
 
-    Such users have no point at which they could return connections to the pool.
+    So they use the same call slots. A new object for every message would leave a new slot in Redis for a minute.
     """
     try:
         drivers = vars(client).setdefault("_rmq_drivers", {})
-    except TypeError:  # a client without attributes is called only by its public methods, so no connections are held
+    except TypeError:  # a client without attributes cannot keep any
         return make(client, prefix, retry_budget_s)
     key = (prefix, retry_budget_s)
     return drivers.get(key) or drivers.setdefault(key, make(client, prefix, retry_budget_s))  # type: ignore[no-any-return]
@@ -66,16 +62,9 @@ class PublicDriver(SyncDriver):
     connected = True
 
     def _round(self, planned: Plan) -> list[Any]:
-        if planned.block_ms:
-            reply = None
-            for pause_s in _looks(planned):
-                if (reply := self._ask(at_once(planned.frames[0]))) not in _NOTHING:
-                    break
-                time.sleep(pause_s)
-            if planned.alone:
-                raise_retryable([reply])
-                return [reply]
-            planned = planned.again()
+        return self._polled(planned) if planned.block_ms else self._exchange(planned)
+
+    def _exchange(self, planned: Plan) -> list[Any]:
         replies = [self._ask(frame) for frame in planned.frames]
         raise_retryable(replies)
         return replies
@@ -95,16 +84,9 @@ class AsyncPublicDriver(AsyncDriver):
     connected = True
 
     async def _round(self, planned: Plan) -> list[Any]:
-        if planned.block_ms:
-            reply = None
-            for pause_s in _looks(planned):
-                if (reply := await self._ask(at_once(planned.frames[0]))) not in _NOTHING:
-                    break
-                await asyncio.sleep(pause_s)
-            if planned.alone:
-                raise_retryable([reply])
-                return [reply]
-            planned = planned.again()
+        return await (self._polled(planned) if planned.block_ms else self._exchange(planned))
+
+    async def _exchange(self, planned: Plan) -> list[Any]:
         replies = [await self._ask(frame) for frame in planned.frames]
         raise_retryable(replies)
         return replies
@@ -123,17 +105,6 @@ def undecoded(reply: Any) -> Any:
     if isinstance(reply, str):
         return reply.encode()
     return [undecoded(item) for item in reply] if isinstance(reply, list) else reply
-
-
-def _looks(planned: Plan) -> Iterator[float]:
-    """Yield growing pauses until the wait is over. Raise Interrupted when the caller gives up."""
-    until, pause_s = time.monotonic() + planned.block_ms / 1000, 0.005
-    given_up: Callable[[], bool] = planned.given_up or (lambda: False)
-    while (left := until - time.monotonic()) > 0:
-        if given_up():
-            raise Interrupted
-        yield min(pause_s, left)
-        pause_s = min(2 * pause_s, _LONGEST_S)
 
 
 def _whole(frame: Frame) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis import exceptions as errors
 
-from rmq_core.exchange.aio import cancellable
+from rmq_core.exchange.aio_pools import cancellable
 
 _log = logging.getLogger("rmq")
 _PATIENCE_S, _HASTE_S = 5.0, 0.5

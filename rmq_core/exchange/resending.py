@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tenacity
 
 from rmq_core.errors import hopeless
-from rmq_core.exchange import Patience
-from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE
+from rmq_core.exchange import Interrupted, Patience
+from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE, Plan
 
 LOOK_S = 0.1
 """Interval at which a waiting driver polls `given_up`."""
+NOTHING: tuple[Any, ...] = (None, [], {})
+"""The replies of a blocking command, sent in its form that does not block, that has found nothing."""
 
 
 def resending(patience: Patience) -> dict[str, Any]:
@@ -25,13 +29,18 @@ def resending(patience: Patience) -> dict[str, Any]:
         "wait": tenacity.wait_exponential(multiplier=patience.first_s, max=patience.longest_s)
         + tenacity.wait_random(0, 2.5 * patience.first_s),
         "retry": tenacity.retry_if_exception(_is_transient),
-        "before_sleep": lambda state: notice(patience, state.outcome.exception()),
+        "before_sleep": lambda state: notice(patience, failure_of(state)),
         "reraise": True,
     }
 
 
 def _is_transient(error: BaseException) -> bool:
     return isinstance(error, RETRYABLE) and not isinstance(error, NOT_RETRYABLE) and not hopeless(error)
+
+
+def failure_of(state: tenacity.RetryCallState) -> Any:
+    """Return the error of the attempt that has just failed."""
+    return state.outcome.exception() if state.outcome else None
 
 
 def notice(patience: Patience, error: Exception) -> None:
@@ -45,6 +54,24 @@ def naps(patience: Patience, seconds: float) -> list[float]:
         return [seconds]
     whole, rest = divmod(seconds, LOOK_S)
     return [LOOK_S] * int(whole) + [rest]
+
+
+def looks(planned: Plan, polling: deque[None]) -> Iterator[float]:
+    """Yield the growing pauses of a wait that polls, until it is over. Raise Interrupted when the caller gives up.
+
+    polling: has an entry for each such wait. All of them together make 200 looks a second, or one each if they are
+    more.
+    """
+    polling.append(None)
+    try:
+        until, pause_s = time.monotonic() + planned.block_ms / 1000, 0.005
+        while (left := until - time.monotonic()) > 0:
+            if planned.given_up is not None and planned.given_up():
+                raise Interrupted
+            yield min(pause_s, left)
+            pause_s = min(2 * pause_s, max(LOOK_S, len(polling) / 200), 1)
+    finally:
+        polling.pop()
 
 
 def clients_own(client: Any) -> Any | None:

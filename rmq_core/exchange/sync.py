@@ -1,7 +1,7 @@
-"""The blocking driver: runs operations over a redis-py client's own connections.
+"""The blocking driver: runs operations over a redis-py client's own connections (see `pools`).
 
-It keeps the connections it uses, packs commands itself and reads replies undecoded, so that a call costs less than
-redis-py's. Every call is safe to resend (see `slots`), so it resends on any lost connection within the retry budget.
+It packs commands itself and reads replies undecoded, so that a call costs less than redis-py's. Every call is safe to
+resend (see `slots`), so it resends on any lost connection within the retry budget.
 """
 
 from __future__ import annotations
@@ -16,21 +16,32 @@ from typing import Any, TypeVar
 import tenacity
 from redis import exceptions as errors
 
-from rmq_core.envelope.ids import process
 from rmq_core.errors import WrongKeyType, hopeless, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
 from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
-    POOL_ARGS,
     RETRYABLE,
     Plan,
     answer,
+    at_once,
+    is_full,
     plan,
     raise_retryable,
     unknown_script,
 )
-from rmq_core.exchange.resending import LOOK_S, clients_own, failed_once, naps, notice, resending
+from rmq_core.exchange.pools import SyncShare, share_of
+from rmq_core.exchange.resending import (
+    LOOK_S,
+    NOTHING,
+    clients_own,
+    failed_once,
+    failure_of,
+    looks,
+    naps,
+    notice,
+    resending,
+)
 from rmq_core.exchange.slots import Slots
 from rmq_core.exchange.stored_format import explained
 
@@ -47,9 +58,7 @@ class SyncDriver:
         self._key = prefix
         self._slots = Slots(prefix, retry_budget_s)
         self._patience = Patience(retry_budget_s)
-        self._pid = process.id
-        self._idle: deque[tuple[Any, Any]] = deque()
-        self._pool: Any = None
+        self._held: tuple[Any, SyncShare] | None = None
 
     def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
         """Run an operation to its end and return its result; `patience` replaces the driver's own."""
@@ -75,22 +84,13 @@ class SyncDriver:
     @property
     def connected(self) -> bool:
         """Whether a connection is open: a request needs no new one, which could take long or outlive its client."""
-        return any(getattr(connection, "is_connected", True) for _, connection in [*self._idle])
+        return self._held is not None and self._held[1].connected
 
     def close(self) -> None:
-        """Return the connections to the client's pool; one that another thread uses is returned when its call ends."""
-        idle, self._idle = self._idle, deque()
-        self._give_back(idle)
-
-    def _give_back(self, idle: deque[tuple[Any, Any]]) -> None:
-        with contextlib.suppress(IndexError):
-            while True:  # one at a time: another thread may be returning connections too
-                pool, connection = idle.pop()
-                if self._pid == process.id:
-                    self._release(pool, connection)
-
-    def _release(self, pool: Any, connection: Any) -> None:
-        pool.release(connection)
+        """Return the connections that no call uses to the client's pool."""
+        if self._held is not None:
+            pool, share = self._held
+            share.give_back(pool)
 
     def _perform(self, want: Want, patience: Patience) -> Any:
         if isinstance(want, Sleep):
@@ -117,14 +117,16 @@ class SyncDriver:
         except RETRYABLE as error:
             if patience.once or hopeless(error):
                 raise
-            self._recover()
+            self._recover(error)
             if patience.budget_s is None:
                 return self._as_the_client_would(partial(send, again), error)
             if patience.over:
                 raise
             notice(patience, error)
         retrying = tenacity.Retrying(
-            sleep=lambda seconds: self._nap(patience, seconds), after=lambda _: self._recover(), **resending(patience)
+            sleep=lambda seconds: self._nap(patience, seconds),
+            after=lambda state: self._recover(failure_of(state)),
+            **resending(patience),
         )
         return retrying(send, again)
 
@@ -132,7 +134,7 @@ class SyncDriver:
         retry = clients_own(self.client)
         if retry is None:
             raise error
-        return retry.call_with_retry(failed_once(error, send), lambda _: self._recover())
+        return retry.call_with_retry(failed_once(error, send), self._recover)
 
     def _nap(self, patience: Patience, seconds: float) -> None:
         for part in naps(patience, seconds):
@@ -144,6 +146,29 @@ class SyncDriver:
         return self.client.execute_command(*command.args)
 
     def _round(self, planned: Plan) -> list[Any]:
+        if not planned.block_ms:
+            return self._exchange(planned)
+        share = (self._held or self._hold())[1]
+        blocking = share.blocking
+        if not blocking.acquire(blocking=False):
+            return self._polled(planned, share)
+        try:
+            return self._exchange(planned)
+        finally:
+            blocking.release()
+
+    def _polled(self, planned: Plan, share: SyncShare | None = None) -> list[Any]:
+        """Do what a request does that blocks in Redis, with requests that do not block."""
+        reply, look = None, Plan([at_once(planned.frames[0])])
+        for pause_s in looks(planned, share.polling if share else deque()):
+            with share.looking if share else contextlib.nullcontext():
+                (reply,) = self._exchange(look)
+            if reply not in NOTHING:
+                break
+            time.sleep(pause_s)
+        return [reply] if planned.alone else self._exchange(planned.again())
+
+    def _exchange(self, planned: Plan) -> list[Any]:
         replies = self._send(planned.packed(), len(planned.frames), planned.block_ms, planned.given_up)
         if unknown_script(replies):
             again = planned.again()
@@ -154,32 +179,24 @@ class SyncDriver:
     def _send(
         self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None
     ) -> list[Any]:
-        if self._pid != process.id:
-            self._pid, self._idle, self._pool = process.id, deque(), None
-        idle = self._idle
-        try:
-            used = idle.pop()
-        except IndexError:
-            used = self._connection()
-        connection = used[1]
+        pool, share = self._held or self._hold()
+        connection = share.take(pool)
         try:
             connection.send_packed_command((packed,), check_health=False)
             if block_ms or given_up:
                 _listen(connection, block_ms, given_up)
-            replies = [_read(connection) for _ in range(expected)]
+            return [_read(connection) for _ in range(expected)]
         except BaseException:
             connection.disconnect()
             raise
         finally:
-            idle.append(used)
-            if idle is not self._idle:  # closed meanwhile
-                self._give_back(idle)
-        return replies
+            share.give(pool, connection)
 
-    def _connection(self) -> tuple[Any, Any]:
-        """Return the client's pool and a connection from it."""
-        pool = self._pool = self._pool or self._find_pool()
-        return pool, pool.get_connection(*POOL_ARGS)
+    def _hold(self) -> tuple[Any, SyncShare]:
+        """Find the pool of the server that has the queue, and the share of it."""
+        pool = self._find_pool()
+        held = self._held = pool, share_of(pool, SyncShare)
+        return held
 
     def _find_pool(self) -> Any:
         nodes = getattr(self.client, "nodes_manager", None)
@@ -188,14 +205,14 @@ class SyncDriver:
         node = nodes.get_node_from_slot(self.client.keyslot(self._key))
         return self.client.get_redis_connection(node).connection_pool
 
-    def _recover(self) -> None:
+    def _recover(self, error: BaseException) -> None:
         """Drop the connections before a resend: their server may be gone or no longer the primary."""
-        with contextlib.suppress(IndexError):
-            while True:  # one at a time: a connection that another thread has just taken must stay with that thread
-                pool, connection = self._idle.pop()
-                connection.disconnect()
-                pool.release(connection)
-        self._pool = None
+        if is_full(error):
+            return
+        if self._held is not None:
+            pool, share = self._held
+            self._held = None
+            share.drop(pool)
         if hasattr(self.client, "nodes_manager"):
             with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
                 self.client.nodes_manager.initialize()

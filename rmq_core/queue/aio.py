@@ -13,6 +13,7 @@ from typing import Any, Self
 from rmq_core.connection.clients import async_client
 from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
+from rmq_core.exchange import Patience
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue.aio_heartbeats import AsyncExtender, heartbeats
@@ -35,7 +36,6 @@ class AsyncFacade(QueueBase[E], Awaited):
         engine = self._engine
         self.client, self._owned = async_client(redis)
         self._driver = async_driver(self.client, engine.prefix, engine.retry_budget_s)
-        self._beats = async_driver(self.client, engine.prefix, 0)
 
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
@@ -124,10 +124,10 @@ class AsyncFacade(QueueBase[E], Awaited):
     async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
         """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
         try:
-            return await self._beats.run(self._extend_all(self._engine, leases))
+            return await self._driver.run(self._extend_all(self._engine, leases), Patience(0))
         finally:
-            if self._tally is not None and self._tally.noted and self._beats.connected:
-                await self._beats.run(flush(self._recorder), one_attempt())
+            if self._tally is not None and self._tally.noted and self._driver.connected:
+                await self._driver.run(flush(self._recorder), one_attempt())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
                 await self._close_clients()
 
@@ -143,7 +143,6 @@ class AsyncFacade(QueueBase[E], Awaited):
 
     async def _close_clients(self) -> None:
         await self._driver.close()
-        await self._beats.close()
         if self._owned:
             await self.client.aclose()
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 from rmq_core.connection.clients import server_of, sync_client
 from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
+from rmq_core.exchange import Patience
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue.base import Blocking, E, QueueBase
@@ -35,7 +36,6 @@ class Facade(QueueBase[E], Blocking):
         self.client, self._owned = sync_client(redis)
         self.server = server_of(self.client)
         self._driver = sync_driver(self.client, engine.prefix, engine.retry_budget_s)
-        self._beats = sync_driver(self.client, engine.prefix, 0)
 
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
@@ -120,10 +120,10 @@ class Facade(QueueBase[E], Blocking):
     def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
         """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
         try:
-            return self._beats.run(self._extend_all(self._engine, leases))
+            return self._driver.run(self._extend_all(self._engine, leases), Patience(0))
         finally:
-            if self._tally is not None and self._tally.noted and self._beats.connected:
-                self._beats.run(flush(self._recorder), one_attempt())
+            if self._tally is not None and self._tally.noted and self._driver.connected:
+                self._driver.run(flush(self._recorder), one_attempt())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
                 self._close_clients()
 
@@ -139,7 +139,6 @@ class Facade(QueueBase[E], Blocking):
 
     def _close_clients(self) -> None:
         self._driver.close()
-        self._beats.close()
         if self._owned:
             self.client.close()
 

@@ -119,6 +119,11 @@ def driver_of(queue: Any) -> Any:
     return getattr(queue, "inner", queue)._driver
 
 
+def share_of(queue: Any) -> Any:
+    """Return the share that a queue has of its client's pool (`rmq_core.exchange.pools`)."""
+    return driver_of(queue)._held[1]
+
+
 def run(world: World, queue: Any, *wants: Any) -> Any:
     """Send requests one by one, as an operation of the queue would; return the last reply."""
 

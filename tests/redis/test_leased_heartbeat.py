@@ -16,7 +16,7 @@ import redis.asyncio
 
 from rmq_core import ConfigurationError, Lease, LeasedConfig, LeasedQueue, LeaseLost
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
-from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept, key
+from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept, key, share_of
 from tests.redis.worlds import World
 
 LEASE_S = 60
@@ -153,23 +153,22 @@ def test_closing_a_queue_returns_the_connection_of_a_running_heartbeat_to_its_po
     begun, go_on = threading.Event(), threading.Event()
     queue = LeasedQueue(redis_client, "q")
     queue.publish("x")
-    lease, send = queue.claim(), queue._beats._send
+    lease, send = queue.claim(), queue._driver._send
 
     def slow(*write: Any) -> Any:
-        pool, connection = queue._beats._connection()
+        del queue._driver._send  # `close` uses this driver too
         begun.set()
         go_on.wait(PATIENCE_S)
-        queue._beats._idle.append((pool, connection))
         return send(*write)
 
-    queue._beats._send = slow  # type: ignore[method-assign]
+    queue._driver._send = slow  # type: ignore[method-assign]
     beat = threading.Thread(target=queue.extend_all, args=([(lease, LEASE_S)],))
     beat.start()
     assert begun.wait(PATIENCE_S)
     queue.close()
     go_on.set()
     beat.join()
-    assert not queue._beats._idle
+    assert not share_of(queue).idle
     assert queue.ack(lease).settled == 1  # type: ignore[arg-type]
 
 
@@ -179,23 +178,22 @@ async def test_closing_an_async_queue_returns_the_connection_of_a_running_heartb
     begun, go_on = asyncio.Event(), asyncio.Event()
     queue = AsyncQueue(async_redis_client, "q")
     await queue.publish("x")
-    lease, send = await queue.claim(), queue._beats._send
+    lease, send = await queue.claim(), queue._driver._send
 
     async def slow(*write: Any) -> Any:
-        line = await queue._beats._open()
+        del queue._driver._send  # `close` uses this driver too
         begun.set()
         await go_on.wait()
-        queue._beats._idle.append(line)
         return await send(*write)
 
-    queue._beats._send = slow  # type: ignore[method-assign]
+    queue._driver._send = slow  # type: ignore[method-assign]
     assert lease is not None
     beat = asyncio.create_task(queue.extend_all([(lease, LEASE_S)]))
     await begun.wait()
     await queue.close()
     go_on.set()
     assert await beat == [True]
-    assert not queue._beats._idle
+    assert not share_of(queue).idle
 
 
 def test_a_heartbeat_that_outlives_its_queue_leaves_no_connection_open(world: World) -> None:

@@ -8,8 +8,9 @@ DRIVERS = [
     Mutant(
         "async driver never resends",
         "rmq_core/exchange/aio.py",
-        "            if patience.once or hopeless(error):\n                raise\n            await self._recover()\n",
-        "            raise\n            await self._recover()\n",
+        "            if patience.once or hopeless(error):\n                raise\n"
+        "            await self._recover(error)\n",
+        "            raise\n            await self._recover(error)\n",
         "tests/unit/exchange/test_drivers.py::test_a_call_whose_reply_was_lost_is_resent_unchanged",
     ),
     Mutant(
@@ -28,8 +29,8 @@ DRIVERS = [
     ),
     Mutant(
         "async driver drops a cancellation while connecting",
-        "rmq_core/exchange/aio.py",
-        "            raise asyncio.CancelledError\n",
+        "rmq_core/exchange/aio_pools.py",
+        "            await self._release(pool, connection)\n            raise asyncio.CancelledError\n",
         "            pass\n",
         "tests/unit/exchange/test_drivers.py::test_a_cancellation_swallowed_while_connecting_still_ends_the_call",
     ),
@@ -42,14 +43,14 @@ DRIVERS = [
     ),
     Mutant(
         "async driver uses connections of another loop",
-        "rmq_core/exchange/aio.py",
-        " and self._owner[1] is asyncio.get_running_loop() else",
-        " else",
+        "rmq_core/exchange/aio_pools.py",
+        "return self.loop is asyncio.get_running_loop() and",
+        "return",
         "tests/unit/exchange/test_drivers.py::test_a_connection_is_not_used_in_another_event_loop_than_its_own",
     ),
     Mutant(
         "async driver has no timeout",
-        "rmq_core/exchange/aio.py",
+        "rmq_core/exchange/aio_pools.py",
         "if self.timeout_s is not None:\n            task",
         "if False:\n            task",
         "tests/unit/exchange/test_patience.py::test_a_missing_reply_closes_the_connection_and_the_call_is_resent",
@@ -78,15 +79,15 @@ DRIVERS = [
     Mutant(
         "sync driver never resends",
         "rmq_core/exchange/sync.py",
-        "            if patience.once or hopeless(error):\n                raise\n            self._recover()\n",
-        "            raise\n            self._recover()\n",
+        "            if patience.once or hopeless(error):\n                raise\n            self._recover(error)\n",
+        "            raise\n            self._recover(error)\n",
         "tests/unit/exchange/test_drivers.py::test_a_call_whose_reply_was_lost_is_resent_unchanged",
     ),
     Mutant(
         "sync driver in a forked child uses the parent's connections",
-        "rmq_core/exchange/sync.py",
-        "if self._pid != process.id:\n            self._pid",
-        "if False:\n            self._pid",
+        "rmq_core/exchange/pools.py",
+        "if self.pid != process.id:\n            self.begin",
+        "if False:\n            self.begin",
         "tests/redis/test_leased_clients.py::test_a_forked_child_and_its_parent_do_not_get_in_each_others_way",
     ),
     Mutant(
@@ -141,8 +142,8 @@ DRIVERS = [
     Mutant(
         "the once driver tries again",
         "rmq_core/exchange/once.py",
-        "        try:\n            return send(first)\n        except RETRYABLE:\n            self._recover()\n            raise",  # noqa: E501
-        "        try:\n            return send(first)\n        except RETRYABLE:\n            self._recover()\n            return send(first)",  # noqa: E501
+        "        try:\n            return send(first)\n        except RETRYABLE as error:\n            self._recover(error)\n            raise",  # noqa: E501
+        "        try:\n            return send(first)\n        except RETRYABLE as error:\n            self._recover(error)\n            return send(first)",  # noqa: E501
         "tests/unit/exchange/test_once.py::test_a_request_whose_connection_is_lost_is_sent_once",
     ),
     Mutant(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
-import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -16,8 +15,9 @@ from rmq_core.errors import ConfigurationError, FormatMismatch, QueueUnavailable
 from rmq_core.exchange import Batch, Call, Chain, Command, Exchange, Sleep, Wait
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.public import AsyncPublicDriver
+from rmq_core.exchange.sync import SyncDriver
 from rmq_core.lua import Script
-from tests.unit.exchange.wire import SILENCE, AsyncClient, Rig, Wire
+from tests.unit.exchange.wire import SILENCE, AsyncClient, Client, Rig, Wire
 
 SCRIPT = Script("test", b"return 1", b"f" * 40, has_slot=True)
 CALL = Call(SCRIPT, (b"key",), ("arg",))
@@ -76,39 +76,35 @@ def test_calls_share_one_connection_until_the_driver_is_closed(rig: Rig) -> None
     assert rig.wire.opened == 2
 
 
-def test_the_connection_of_a_waiting_thread_is_returned_when_its_call_ends() -> None:
-    rig = Rig(asynchronous=False)
-    waits, answered = threading.Event(), threading.Event()
-
-    def read() -> bytes:
-        waits.set()
-        assert answered.wait(PATIENCE_S)
-        return b"ok"
-
-    rig.wire.read = read  # type: ignore[method-assign]
-    waiting = threading.Thread(target=rig.ask, args=(CALL,))
-    waiting.start()
-    assert waits.wait(PATIENCE_S)
-    rig.close()
-    assert rig.wire.released == 0
-    answered.set()
-    waiting.join(PATIENCE_S)
-    assert rig.wire.released == 1
+@pytest.mark.parametrize("reply", [b"ok", Interruption()])
+def test_a_small_pool_gets_its_connection_back_whenever_a_call_ends(reply: Any) -> None:
+    wire = Wire()
+    wire.replies = [reply]
+    with contextlib.suppress(Interruption):
+        SyncDriver(Client(wire, max_connections=19), b"rmq:{q}:", 0).run(call())
+    assert (wire.opened, wire.released) == (1, 1)
 
 
-async def test_the_connection_of_a_waiting_task_is_returned_when_its_call_ends() -> None:
+class SlowToRelease(AsyncClient):
+    """A client whose pool is busy when a connection comes back."""
+
+    async def release(self, connection: Any) -> None:
+        await asyncio.sleep(0.01)
+        await super().release(connection)
+
+
+async def test_a_task_that_is_cancelled_twice_returns_its_connection_all_the_same() -> None:
     wire = Wire()
     wire.replies = [SILENCE]
-    driver = AsyncDriver(AsyncClient(wire), b"rmq:{q}:", 0)
+    driver = AsyncDriver(SlowToRelease(wire, max_connections=19), b"rmq:{q}:", 0)
     waiting = asyncio.create_task(driver.run(call()))
-    for _ in range(10):
+    for _ in range(3):
         await asyncio.sleep(0)
-    await driver.close()
-    assert (len(wire.sent), wire.released) == (1, 0)
-    waiting.cancel()
+        waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert wire.released == 1
+    await asyncio.sleep(0.1)
+    assert (wire.opened, wire.released) == (1, 1)
 
 
 class SlowToConnect(AsyncClient):

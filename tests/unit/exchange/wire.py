@@ -52,10 +52,10 @@ class Connection:
 
 
 class Client:
-    """The part of a redis-py client that a driver uses."""
+    """The part of a redis-py client, and of its pool, that a driver uses."""
 
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
+    def __init__(self, wire: Wire, max_connections: int = 100) -> None:
+        self.wire, self.max_connections = wire, max_connections
         self.connection_pool = self
 
     def get_connection(self) -> Connection:
@@ -91,6 +91,9 @@ class AsyncClient(Client):
 
     async def release(self, _: Connection) -> None:  # type: ignore[override]
         self.wire.released += 1
+
+    async def disconnect(self, **_: Any) -> None:
+        self.wire.closed += 1
 
     async def execute_command(self, *args: Any) -> Reply:
         self.wire.commands.append(args)
