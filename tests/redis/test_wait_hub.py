@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,8 @@ import redis.asyncio
 
 from rmq_core import ConfigurationError, LeasedConfig, QueueUnavailable, RedisSettings
 from rmq_core.asyncio import LeasedQueue, WaitHub
+from rmq_core.exchange import pubsub as pubsub_module
+from rmq_core.work import hub as hub_module
 from tests.redis.leases import PATIENCE_S, eventually_later, key
 from tests.servers import Cluster, External, Server, start_server
 
@@ -220,24 +222,66 @@ async def test_waits_outlive_a_restart_of_redis(server: Server | External, caplo
         own.stop()
 
 
-async def test_on_a_cluster_each_queue_is_read_on_its_own_node() -> None:
-    with contextlib.closing(Cluster("7.0")) as cluster:
-        client = redis.asyncio.RedisCluster.from_url(cluster.url.replace("redis+cluster", "redis").partition(",")[0])
-        async with client, WaitHub(client) as hub:
-            names = [f"q{n}" for n in range(6)]
-            queues = [LeasedQueue(client, name) for name in names]
-            expiring = await _claimed(queues[0])
-            waits = [asyncio.create_task(hub.wait(name)) for name in names]
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with contextlib.closing(Cluster("7.0")) as made:
+        yield made
+
+
+@pytest.fixture
+def without_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let waits end by notifications only, and let a silent server be noticed soon."""
+    monkeypatch.setattr(hub_module, "_LONGEST_S", 3600.0)
+    monkeypatch.setattr(pubsub_module, "_PATIENCE_S", 0.5)
+
+
+@pytest.mark.usefixtures("without_polls")
+@pytest.mark.parametrize("fault", [Server.kill9, Server.pause])
+async def test_on_a_cluster_waits_on_every_node_outlive_the_fail_over_of_the_node_with_the_subscriptions(
+    cluster: Cluster, fault: Callable[[Server], None]
+) -> None:
+    names = cluster.names_of_nodes()
+    async with WaitHub(f"{cluster.url}?socket_timeout=1") as hub:
+        waits = [asyncio.create_task(hub.wait(name)) for name in names]
+        (hit,) = await eventually_later(lambda: subscribed(cluster, names))
+        await asyncio.to_thread(cluster.fail_over, hit, fault)
+        await eventually_later(lambda: subscribed(cluster, names))
+        async with cluster_client(cluster) as client:
             await armed(client, *names)
-            for queue in queues[1:]:
-                await queue.publish("x")
-            found = await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_S)
-            assert [backlog.ready for backlog in found] == [1] * 6
-            assert expiring is not None
-            for queue in queues:
-                await queue.close()
+            for name in names:
+                async with LeasedQueue(client, name) as queue:
+                    await queue.publish("x")
+        found = await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_S)
+        assert [backlog.ready for backlog in found] == [1] * 3
 
 
-async def _claimed(queue: LeasedQueue) -> Any:
-    await queue.publish("x")
-    return await queue.claim(lease=0.5)
+@pytest.mark.usefixtures("without_polls")
+async def test_on_a_cluster_each_queue_is_read_on_its_own_node(cluster: Cluster) -> None:
+    async with cluster_client(cluster) as client, WaitHub(client) as hub:
+        names = [f"q{n}" for n in range(6)]
+        queues = [LeasedQueue(client, name) for name in names]
+        await queues[0].publish("x")
+        assert await queues[0].claim(lease=0.5) is not None
+        waits = [asyncio.create_task(hub.wait(name)) for name in names]
+        await armed(client, *names)
+        for queue in queues[1:]:
+            await queue.publish("x")
+        found = await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_S)
+        assert [backlog.ready for backlog in found] == [1] * 6
+        for queue in queues:
+            await queue.close()
+
+
+def cluster_client(cluster: Cluster) -> redis.asyncio.RedisCluster:
+    return redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.ports[0])
+
+
+async def subscribed(cluster: Cluster, names: list[str]) -> list[Server]:
+    """Return the nodes at which all these queues have a subscription."""
+    channels = {key("bell", name).encode() for name in names}
+    nodes = []
+    for node in cluster.nodes:
+        with node.client() as client:
+            if channels <= set(client.pubsub_channels()):
+                nodes.append(node)
+    return nodes

@@ -37,9 +37,11 @@ class Cluster:
         self._ends = ExitStack()
         self.nodes: list[Server] = []
         self.ports: list[int] = []
+        self._buses: list[int] = []
         try:
-            buses = [on_free_ports(lambda: self._start(args, tls)) for _ in range(MASTERS)]
-            self._introduce(buses)
+            for _ in range(MASTERS):
+                on_free_ports(lambda: self._start(args, tls))
+            self._introduce()
         except BaseException:
             self.close()
             raise
@@ -58,6 +60,11 @@ class Cluster:
         mine = [node for node, client in self._each() if _serves(client, key_slot(key.encode()))]
         assert len(mine) == 1, f"{len(mine)} nodes serve {key!r}"
         return mine[0]
+
+    def names_of_nodes(self) -> list[str]:
+        """Return a name of a queue for each node, which the node serves."""
+        candidates = {self.owner(f"{{q{number}}}").port: f"q{number}" for number in range(20)}
+        return [candidates[node.port] for node in self.nodes]
 
     def move_slot(self, key: str, target: Server, pause_s: float = 0) -> int:
         """Move the slot of a key to another node, a few keys at a time; return how many keys moved.
@@ -79,6 +86,27 @@ class Cluster:
                 client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
             return moved
 
+    def fail_over(self, node: Server, how: Callable[[Server], None] = Server.kill9) -> Server:
+        """Give a node a replica, hit it with `how`, and let the replica take its place; return the replica.
+
+        A node that a test only pauses keeps its connections, and answers none of them.
+        """
+        place = self.nodes.index(node)
+        with node.client(**self._login) as client:
+            master = _id(client)
+        on_free_ports(lambda: self._start((), None))
+        replica = self.nodes[-1]
+        with replica.client(**self._login) as client:
+            client.execute_command("CLUSTER MEET", "127.0.0.1", self.ports[0], self._buses[0])
+            until(lambda: _replicates(client, master), START_S)
+            until(lambda: client.info("replication").get("master_link_status") == "up", START_S)
+            how(node)
+            client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
+            until(lambda: client.info("replication")["role"] == "master", START_S)
+        for known in (self.nodes, self.ports, self._buses):
+            del known[place]  # type: ignore[attr-defined]
+        return replica
+
     def refusals(self) -> dict[str, int]:
         """Return how often nodes have answered ASK, MOVED or TRYAGAIN so far."""
         counted: Counter[str] = Counter()
@@ -91,8 +119,7 @@ class Cluster:
         """Stop all nodes."""
         self._ends.close()
 
-    def _start(self, args: tuple[str, ...], tls: Callable[[int], list[str]] | None) -> int:
-        """Start a node; return the port of its bus."""
+    def _start(self, args: tuple[str, ...], tls: Callable[[int], list[str]] | None) -> None:
         port, bus = free_port() if tls else 0, free_port()
         listening = [*tls(port), "--tls-cluster", "yes"] if tls else []
         common = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(SILENT_MS), "--cluster-port", str(bus)]
@@ -100,15 +127,15 @@ class Cluster:
         self._ends.callback(node.stop)
         self.nodes.append(node)
         self.ports.append(port or node.port)
-        return bus
+        self._buses.append(bus)
 
-    def _introduce(self, buses: list[int]) -> None:
+    def _introduce(self) -> None:
         with ExitStack() as open_clients:
             clients = [open_clients.enter_context(node.client(**self._login)) for node in self.nodes]
             for number, client in enumerate(clients):
                 mine = slots_of(number)
                 client.execute_command("CLUSTER ADDSLOTSRANGE", mine[0], mine[-1])
-                clients[0].execute_command("CLUSTER MEET", "127.0.0.1", self.ports[number], buses[number])
+                clients[0].execute_command("CLUSTER MEET", "127.0.0.1", self.ports[number], self._buses[number])
             until(lambda: all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients), START_S)
 
     def _each(self) -> Iterator[tuple[Server, redis.Redis]]:
@@ -124,6 +151,13 @@ def slots_of(number: int) -> range:
 
 def _id(client: redis.Redis) -> str:
     return str(client.execute_command("CLUSTER MYID").decode())
+
+
+def _replicates(client: redis.Redis, master: str) -> bool:
+    try:
+        return bool(client.execute_command("CLUSTER REPLICATE", master))
+    except redis.ResponseError:  # it does not know that node yet
+        return False
 
 
 def _serves(client: redis.Redis, slot: int) -> bool:

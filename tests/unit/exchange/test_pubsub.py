@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,10 +17,11 @@ class PubSub:
     def __init__(self) -> None:
         self.said: list[tuple[str, bytes]] = []
         self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.hangs = False
+        self.hangs = self.dead = False
 
-    async def subscribe(self, channel: bytes) -> None:
-        await self._say("subscribe", channel)
+    async def subscribe(self, *channels: bytes) -> None:
+        for channel in channels:
+            await self._say("subscribe", channel)
 
     async def unsubscribe(self, channel: bytes) -> None:
         await self._say("unsubscribe", channel)
@@ -30,12 +32,19 @@ class PubSub:
             await asyncio.Event().wait()
         self.heard.put_nowait({"type": verb, "channel": channel})
 
-    async def listen(self) -> AsyncIterator[dict[str, Any]]:
-        while True:
-            yield await self.heard.get()
+    async def ping(self) -> None:
+        self.said.append(("ping", b""))
+        if not self.dead:
+            self.heard.put_nowait({"type": "pong", "channel": None})
+
+    async def get_message(self, timeout: float) -> dict[str, Any] | None:  # noqa: ASYNC109  redis-py's name
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                return await self.heard.get()
+        return None
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        self.said.append(("close", b""))
 
 
 class Client:
@@ -97,6 +106,22 @@ async def test_a_server_that_hangs_holds_up_neither_the_end_of_a_subscription_no
     pubsub.hangs = False
     async with asyncio.timeout(300):
         await heard.listen(b"d")
+
+
+async def test_a_connection_whose_server_is_silent_is_replaced_and_all_its_channels_are_subscribed_again(
+    heard: PubSubListener, pubsub: PubSub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for channel in (b"a", b"b"):
+        await heard.listen(channel)
+    monkeypatch.setattr(pubsub_module, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(pubsub_module, "_PATIENCE_S", 0.01)
+    async with asyncio.timeout(300):
+        while ("ping", b"") not in pubsub.said:  # noqa: ASYNC110  the task that listens has no event for this
+            await asyncio.sleep(0.01)
+        assert ("close", b"") not in pubsub.said
+        pubsub.dead = True
+        while pubsub.said[-3:] != [("close", b""), ("subscribe", b"a"), ("subscribe", b"b")]:  # noqa: ASYNC110  the same
+            await asyncio.sleep(0)
 
 
 async def test_a_client_without_pubsub_receives_nothing_and_logs_nothing() -> None:
