@@ -53,9 +53,19 @@ class Batch(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A plain, idempotent command."""
+    """A plain, idempotent command.
+
+    aside: the operation does not depend on it, and its key is not one of the queue's. On a cluster another node may
+    serve that key; while that node does not answer, the reply is None, and the operation goes on.
+    """
 
     args: tuple[Encodable, ...]
+    aside: bool = False
+
+    @property
+    def key(self) -> Any:
+        """The key of a command that has one."""
+        return self.args[1]
 
 
 class Wait(NamedTuple):

@@ -22,18 +22,21 @@ from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
     RETRYABLE,
+    Frame,
     Plan,
     answer,
     at_once,
     is_full,
     plan,
     raise_retryable,
+    raised,
     unknown_script,
 )
 from rmq_core.exchange.pools import ON_POOL
 from rmq_core.exchange.resending import (
     LOOK_S,
     NOTHING,
+    aside,
     clients_own,
     failed_once,
     failure_of,
@@ -41,6 +44,8 @@ from rmq_core.exchange.resending import (
     naps,
     notice,
     resending,
+    rest,
+    rests,
 )
 from rmq_core.exchange.slots import Slots
 from rmq_core.exchange.stored_format import explained
@@ -122,6 +127,8 @@ class AsyncDriver:
                 raise Interrupted
             return None
         if isinstance(want, Command):
+            if want.aside and hasattr(self.client, "nodes_manager"):
+                return await self._aside(want)
             return await self._persist(self._plain, want, want, patience)
         planned = plan(want, self._slots)
         if patience.given_up and (planned.block_ms or patience.hurried):
@@ -168,6 +175,26 @@ class AsyncDriver:
 
     async def _plain(self, command: Command) -> Any:
         return await cancellable(self.client.execute_command(*command.args))
+
+    async def _aside(self, command: Command) -> Any:
+        """Send a command to the node of its key, without the client's own retries; return None if it fails."""
+        if rests(self.client):
+            return None
+        driver, patience = type(self)(self.client, command.key, 0), aside()
+        send = partial(driver._directly, given_up=patience.given_up)  # noqa: SLF001  another driver of this class
+        try:
+            return await driver._persist(send, command, command, patience)  # noqa: SLF001  the same
+        except NOT_RETRYABLE:
+            raise
+        except (*RETRYABLE, Interrupted):
+            return rest(self.client)
+        finally:
+            await driver.close()
+
+    async def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:
+        """Send a command over a connection of this driver."""
+        (reply,) = await self._send(Plan([Frame(command.args)]).packed(), 1, 0, given_up)
+        return raised(reply)
 
     async def _after(self, state: tenacity.RetryCallState) -> None:
         await self._recover(failure_of(state))

@@ -149,6 +149,14 @@ def raise_retryable(replies: Sequence[Any]) -> None:
                 raise errors.ConnectionError(text)
 
 
+def raised(reply: Any) -> Any:
+    """Return the reply to a plain command; raise it if it is an error."""
+    raise_retryable([reply])
+    if isinstance(reply, FAILURES):
+        raise reply
+    return reply
+
+
 def answer(want: Call | Wait | Listen | Chain | Batch, planned: Plan, replies: Sequence[Any]) -> Any:
     """Return the answer for the operation: the call's reply, paired with that of a confirmation if there is one.
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from rmq_core.exchange import Command, Patience
 from rmq_core.exchange.aio import AsyncDriver
-from rmq_core.exchange.frames import FAILURES, RETRYABLE, Frame, Plan, raise_retryable
+from rmq_core.exchange.frames import RETRYABLE, Plan
 from rmq_core.exchange.pools import ON_POOL
 from rmq_core.exchange.public import AsyncPublicDriver, PublicDriver, is_genuine
 from rmq_core.exchange.sync import SyncDriver
@@ -48,13 +48,6 @@ def without_retries(pool: Any) -> Any:
     return copied
 
 
-def _told(reply: Any) -> Any:
-    raise_retryable([reply])
-    if isinstance(reply, FAILURES):
-        raise reply
-    return reply
-
-
 class OncePublicDriver(PublicDriver):
     """A driver that makes one attempt, through the public methods of any client."""
 
@@ -72,8 +65,7 @@ class OnceDriver(SyncDriver):
 
     _persist = OncePublicDriver._persist  # noqa: SLF001  the same rule applies here
 
-    def _plain(self, command: Command) -> Any:
-        return _told(self._send(Plan([Frame(command.args)]).packed(), 1, 0)[0])
+    _plain = SyncDriver._directly  # noqa: SLF001  without the client's own retries
 
     def _find_pool(self) -> Any:
         return without_retries(super()._find_pool())
@@ -102,8 +94,7 @@ class AsyncOnceDriver(AsyncDriver):
 
     _persist = AsyncOncePublicDriver._persist  # noqa: SLF001  the same rule applies here
 
-    async def _plain(self, command: Command) -> Any:
-        return _told((await self._send(Plan([Frame(command.args)]).packed(), 1, 0))[0])
+    _plain = AsyncDriver._directly  # noqa: SLF001  without the client's own retries
 
     async def _find_pool(self) -> Any:
         return without_retries(await super()._find_pool())

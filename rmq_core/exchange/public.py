@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from redis import exceptions as errors
 
+from rmq_core.exchange import Command
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.aio_pools import cancellable
 from rmq_core.exchange.frames import Frame, Plan, raise_retryable
@@ -69,6 +70,10 @@ class PublicDriver(SyncDriver):
         raise_retryable(replies)
         return replies
 
+    def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:
+        del given_up  # the client decides how long it waits
+        return self._plain(command)
+
     def _ask(self, frame: Frame) -> Any:
         try:
             return undecoded(self.client.execute_command(*frame.args))
@@ -90,6 +95,10 @@ class AsyncPublicDriver(AsyncDriver):
         replies = [await self._ask(frame) for frame in planned.frames]
         raise_retryable(replies)
         return replies
+
+    async def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:
+        del given_up  # the client decides how long it waits
+        return await self._plain(command)
 
     async def _ask(self, frame: Frame) -> Any:
         try:

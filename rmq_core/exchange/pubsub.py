@@ -12,7 +12,6 @@ from redis import exceptions as errors
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import PubSub
 
-from rmq_core.connection.clients import is_cluster
 from rmq_core.exchange.aio_pools import cancellable
 from rmq_core.exchange.frames import FAILURES
 
@@ -31,7 +30,7 @@ class PubSubListener:
 
     def __init__(self, client: Any, on_message: Callable[[bytes], object]) -> None:
         self._client, self._on_message = client, on_message
-        self._deaf = not (is_cluster(client) or hasattr(client, "pubsub"))
+        self._deaf = not (hasattr(client, "pubsub") or hasattr(client, "nodes_manager"))
         self._pubsub: Any = None
         self._lost = False
         self._standing: dict[bytes, asyncio.Event] = {}
@@ -86,7 +85,7 @@ class PubSubListener:
                 raise
 
     async def _opened(self) -> Any:
-        if not is_cluster(self._client):
+        if not hasattr(self._client, "nodes_manager"):
             return self._client.pubsub()
         await cancellable(self._client.initialize())
         if self._lost:  # the nodes that the client knows may be gone
@@ -118,9 +117,7 @@ class PubSubListener:
                     await self._pubsub.ping()
             except FAILURES as error:
                 if not self._lost:
-                    _log.warning(
-                        "the connection of the subscriptions is lost, waiters poll meanwhile: %s", error
-                    )
+                    _log.warning("the connection of the subscriptions is lost, waiters poll meanwhile: %s", error)
                 self._lost, asked = True, False
                 async with self._turn:
                     await self._drop()

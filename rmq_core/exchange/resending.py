@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import tenacity
 
@@ -17,6 +18,24 @@ LOOK_S = 0.1
 """Interval at which a waiting driver polls `given_up`."""
 NOTHING: tuple[Any, ...] = (None, [], {})
 """The replies of a blocking command, sent in its form that does not block, that has found nothing."""
+_ASIDE_S, _REST_S = 0.5, 10.0
+_resting: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+
+def aside() -> Patience:
+    """Return the patience of a command that must not hold up its operation: half a second for all attempts."""
+    until = monotonic() + _ASIDE_S
+    return Patience(_ASIDE_S, given_up=lambda: monotonic() >= until)
+
+
+def rests(client: Any) -> bool:
+    """Return whether a command aside of this client failed in the last ten seconds, so that none is sent now."""
+    return monotonic() < _resting.get(client, 0.0)
+
+
+def rest(client: Any) -> None:
+    """Send no command aside for ten seconds, because each could take until a timeout."""
+    _resting[client] = monotonic() + _REST_S
 
 
 def resending(patience: Patience) -> dict[str, Any]:
@@ -64,8 +83,8 @@ def looks(planned: Plan, polling: deque[None]) -> Iterator[float]:
     """
     polling.append(None)
     try:
-        until, pause_s = time.monotonic() + planned.block_ms / 1000, 0.005
-        while (left := until - time.monotonic()) > 0:
+        until, pause_s = monotonic() + planned.block_ms / 1000, 0.005
+        while (left := until - monotonic()) > 0:
             if planned.given_up is not None and planned.given_up():
                 raise Interrupted
             yield min(pause_s, left)

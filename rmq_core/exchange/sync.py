@@ -22,18 +22,21 @@ from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
     RETRYABLE,
+    Frame,
     Plan,
     answer,
     at_once,
     is_full,
     plan,
     raise_retryable,
+    raised,
     unknown_script,
 )
 from rmq_core.exchange.pools import SyncShare, share_of
 from rmq_core.exchange.resending import (
     LOOK_S,
     NOTHING,
+    aside,
     clients_own,
     failed_once,
     failure_of,
@@ -41,6 +44,8 @@ from rmq_core.exchange.resending import (
     naps,
     notice,
     resending,
+    rest,
+    rests,
 )
 from rmq_core.exchange.slots import Slots
 from rmq_core.exchange.stored_format import explained
@@ -99,6 +104,8 @@ class SyncDriver:
                 raise Interrupted
             return None
         if isinstance(want, Command):
+            if want.aside and hasattr(self.client, "nodes_manager"):
+                return self._aside(want)
             return self._persist(self._plain, want, want, patience)
         planned = plan(want, self._slots)
         if patience.given_up and (planned.block_ms or patience.hurried):
@@ -144,6 +151,26 @@ class SyncDriver:
 
     def _plain(self, command: Command) -> Any:
         return self.client.execute_command(*command.args)
+
+    def _aside(self, command: Command) -> Any:
+        """Send a command to the node of its key, without the client's own retries; return None if it fails."""
+        if rests(self.client):
+            return None
+        driver, patience = type(self)(self.client, command.key, 0), aside()
+        send = partial(driver._directly, given_up=patience.given_up)  # noqa: SLF001  another driver of this class
+        try:
+            return driver._persist(send, command, command, patience)  # noqa: SLF001  the same
+        except NOT_RETRYABLE:
+            raise
+        except (*RETRYABLE, Interrupted):
+            return rest(self.client)
+        finally:
+            driver.close()
+
+    def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:
+        """Send a command over a connection of this driver."""
+        (reply,) = self._send(Plan([Frame(command.args)]).packed(), 1, 0, given_up)
+        return raised(reply)
 
     def _round(self, planned: Plan) -> list[Any]:
         if not planned.block_ms:

@@ -29,20 +29,25 @@ class Named(Protocol):
 
 
 def register(name: str, discipline: str) -> Exchange[int]:
-    """Register a queue's name for tools. Return False if the server is full; the next call then has to try again.
+    """Register a queue's name for tools. Return False if that is impossible now; the next call has to try again.
 
-    Return NEW if no queue had the name. A name that is in the set of no discipline belongs to the default discipline.
+    It is impossible while the server is full, or while the node of a cluster that serves the list of all queues does
+    not answer. Return NEW if no queue had the name. A name that is in the set of no discipline belongs to the default
+    discipline.
     """
     try:
-        added = yield Command(("SADD", QUEUES, name))
-        if discipline != DEFAULT:
+        added = yield Command(("SADD", QUEUES, name), aside=True)
+        listed = added
+        if added is not None and discipline != DEFAULT:
             try:
-                yield Command(("SADD", queues_of(discipline), name))
+                listed = yield Command(("SADD", queues_of(discipline), name), aside=True)
             except _REFUSED:
                 if added:
                     yield from _withdraw(name, DEFAULT)
                 raise
     except QueueFull:  # a full server must not keep consumers from draining it
+        return False
+    if listed is None:
         return False
     return NEW if added else True
 
@@ -65,7 +70,7 @@ def provisional(engine: Named, discipline: str, exchange: Exchange[R]) -> Exchan
 def _withdraw(name: str, discipline: str) -> Exchange[None]:
     with suppress(RedisMessageQueueError):  # the caller raises the error for which it withdraws the name
         for key in (QUEUES,) if discipline == DEFAULT else (QUEUES, queues_of(discipline)):
-            yield Command(("SREM", key, name))
+            yield Command(("SREM", key, name), aside=True)
 
 
 def ready(engine: Named, discipline: str) -> Exchange[None]:

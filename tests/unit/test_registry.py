@@ -13,8 +13,16 @@ from tests.unit.leased.by_hand import drive, result
 def test_a_queue_is_registered_with_its_discipline() -> None:
     told, wants = drive(register("żółw", "streams"), [1, 0])
     assert told == NEW
-    assert wants == [Command(("SADD", b"rmq:queues", "żółw")), Command(("SADD", b"rmq:queues:streams", "żółw"))]
+    assert wants == [
+        Command(("SADD", b"rmq:queues", "żółw"), aside=True),
+        Command(("SADD", b"rmq:queues:streams", "żółw"), aside=True),
+    ]
     assert queues_of("streams") == b"rmq:queues:streams"
+
+
+def test_a_name_that_another_node_did_not_take_is_registered_by_the_next_call() -> None:
+    assert drive(register("q", "streams"), [None])[0] is False
+    assert drive(register("q", "streams"), [1, None])[0] is False
 
 
 def test_a_registration_that_a_full_server_refused_is_repeated_by_the_next_call() -> None:

@@ -68,6 +68,11 @@ class JobsEngine(Counting):
         }
 
     @property
+    def prepared(self) -> bool:
+        """Whether `prepare` has done all that it does; it may have been unable to register the queue."""
+        return self.native is not None and bool(self.registered)
+
+    @property
     def flag(self) -> str:
         """The `native` argument of scripts: '1' if the server has IDMP, XREADGROUP CLAIM and XACKDEL, else '0'."""
         return "1" if self.native else "0"
@@ -77,7 +82,7 @@ class JobsEngine(Counting):
 
 
 def prepare(engine: JobsEngine) -> Exchange[None]:
-    """Read the features of the server once, create the consumer group and register the queue for tools.
+    """Read the features of the server, create the consumer group and register the queue for tools.
 
     Raises Unsupported if the server lacks the commands to claim from a stream: no consumer could read the queue.
     """
@@ -91,7 +96,7 @@ def prepare(engine: JobsEngine) -> Exchange[None]:
 
 def grouped(engine: JobsEngine, want: Callable[[], Want]) -> Exchange[Any]:
     """Send a request that needs the consumer group. If the group is gone (FLUSHDB), create it again and resend."""
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     try:
         reply = yield want()

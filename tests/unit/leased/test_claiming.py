@@ -121,7 +121,7 @@ def test_a_wrong_parameter_is_refused_by_its_name_before_anything_is_sent(wrong:
 def test_the_first_claim_registers_the_name_of_the_queue() -> None:
     core = engine(registered=False)
     wants = asked(claim(core), 1, EMPTY)
-    assert wants[0] == Command(("SADD", QUEUES, "q"))
+    assert wants[0] == Command(("SADD", QUEUES, "q"), aside=True)
     assert core.registered
 
 

@@ -91,7 +91,7 @@ def add_bulk(engine: JobsEngine, jobs: Iterable[NewJob | Mapping[str, Any]]) -> 
 
     Stops at the first chunk that is refused and raises; `report` of the error holds the jobs added before it.
     """
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     added: list[Job] = []
     pairs = ((new, _entry(engine, new)) for new in map(_new, jobs))
@@ -117,7 +117,7 @@ def publish(
 ) -> Exchange[Published]:
     """Add a message, which is a job without a name. Skip it if its `dedup_key` was published within `unique_ttl`."""
     entry = _message(engine, payload, dedup_key, delay, plain_headers(headers))
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     (accepted,) = yield from _send(engine, [entry])
     return Published(entry.id, accepted)
@@ -138,7 +138,7 @@ def publish_many(
     if dedup_key is not None and not callable(dedup_key):
         raise PayloadError("dedup_key must be a callable for publish_many: one key would make all but one a duplicate")
     extra = plain_headers(headers)
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     entries = each(lambda payload: _message(engine, payload, dedup_key, delay, extra), payloads)
     return (yield from publish_chunks(chunks(entries, lambda entry: len(entry.body)), partial(_publish, engine)))
@@ -154,7 +154,7 @@ def forget(engine: JobsEngine, dedup_key: str | bytes) -> Exchange[bool]:
 
 def _add(engine: JobsEngine, new: NewJob) -> Exchange[Job]:
     entry = _entry(engine, new)
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     (accepted,) = yield from _send(engine, [entry])
     return _job(new, entry, accepted)

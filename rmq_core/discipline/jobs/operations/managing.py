@@ -43,7 +43,7 @@ def redrive(
     """
     left = None if max_messages is None else whole("max_messages", max_messages, minimum=1)
     changes = Changes(left, progress)
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     try:
         yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
@@ -111,7 +111,7 @@ def resume(engine: JobsEngine) -> Exchange[None]:
 def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
     """End the delay, or the backoff, of a job, so that it is ready now; return False if none of this id waits."""
     call = script("jobs/run_now", engine.keys, job_id=check_id(message_id), events_cap=engine.config.max_events)
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     reply = yield call
     if reply not in {b"ready", b"missing"}:
@@ -121,7 +121,7 @@ def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
 
 
 def _set_pause(engine: JobsEngine, stop: str) -> Exchange[None]:
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     yield script("jobs/pause", engine.keys, group=GROUP, stop=stop)
 

@@ -55,7 +55,7 @@ def import_chunk(
     before: the progress so far. after: the progress with these entries. Raises QueueFull if they do not fit,
     ImportConflict if the progress is not `before`.
     """
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     call = script(
         "jobs/import", engine.keys, progress=progress_key(engine, name), before=before, after=after, keep_ms=KEEP_MS,

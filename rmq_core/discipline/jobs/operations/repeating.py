@@ -59,7 +59,7 @@ def upsert_repeatable_job(
     if isinstance(data, bytes):
         raise ConfigurationError("data of a repeatable job must be a JSON value, not bytes")
     encode_options(name, repeat.attempts, repeat.backoff)
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     keys, now = engine.keys, (yield from tick(engine)).now_ms
     first = _first(repeat, now)
@@ -85,7 +85,7 @@ def remove_repeatable(engine: JobsEngine, key: str) -> Exchange[bool]:
 
 def promote(engine: JobsEngine) -> Exchange[Tick]:
     """Do all due work once: promote delayed jobs, reclaim expired leases, fire repeatable jobs."""
-    if engine.native is None:
+    if not engine.prepared:
         yield from prepare(engine)
     seen = yield from tick(engine)
     for key, due_ms in seen.rules:
