@@ -40,7 +40,7 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": {
                     "hidden-fields": ["schema"],
                     "relabeling": {"login": "User (ACL)"},
-                    "placeholders": {"host": "localhost", "port": "6379"},
+                    "placeholders": {"host": "redis.example", "port": "6379"},
                 },
                 "conn-fields": _connection_fields(),
             }

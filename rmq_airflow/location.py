@@ -1,8 +1,9 @@
 """Read the location of a Redis server from an Airflow connection. Pure: it makes no look-up and opens no connection.
 
 There are three ways to give the location: the extra `url`, a URL in `host`, or `host` + `port` + `db`. Two of them at
-once are refused. The TLS extras have the names that Airflow's Redis provider gives them, so that a `redis` connection
-works here unchanged.
+once are refused, and so is none: Airflow loses the host of some URIs without an error, and the local server would be
+another one than the user wrote. The TLS extras have the names that Airflow's Redis provider gives them, so that a
+`redis` connection works here unchanged.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ OPTIONS = (
 )
 CREDENTIALS = {"username", "password", "ssl_password", "sentinel_username", "sentinel_password"}
 NEED_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
+NO_HOST = (
+    "the host is missing: fill in the field for the host, or the extra `url`. A connection in the form of a URI is "
+    "written redis-queue://user:password@host:6379/?db=0, with a hyphen: the scheme of a URI contains no underscore, and "
+    "Airflow finds no host in redis_queue://host:6379"
+)
 FOR_LEASED = ("lease", "max_deliveries")
 
 
@@ -117,7 +123,9 @@ def _url(connection: ConnectionLike, extra: Mapping[str, Any]) -> str:
     host = str(connection.host or "")
     url = extra.get("url") or (host if "://" in host else "")
     if not url:
-        return _plain(connection, extra, host or "localhost")
+        if not host:
+            raise ConfigurationError(NO_HOST)
+        return _plain(connection, extra, host)
     _check_alone(connection, extra)
     if _has_credentials(url):
         raise ConfigurationError(

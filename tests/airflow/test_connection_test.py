@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from airflow.models.connection import Connection
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_core import ConfigurationError, QueueUnavailable
@@ -84,6 +85,39 @@ async def test_a_wrong_extra_is_an_error_in_an_event_loop_too(redis_url: str, pr
 def test_extras_that_are_not_json_fail_the_connection_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_TRIED", json.dumps({"conn_type": "redis_queue", "extra": '{"lease": 5'}))
     assert RedisQueueHook("tried").test_connection() == (False, "the connection's `extra` must be a JSON object")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "redis_queue://example.org:7701/?db=3",
+        "redis_queue://user:secret@example.org:7701/3",
+        "redis_queue://",
+        "redis-queue://user:secret@/?db=3",
+        json.dumps({"conn_type": "redis_queue", "extra": {"db": 3}}),
+    ],
+)
+@pytest.mark.parametrize("command_line", [False, True], ids=["environment", "conn-uri"])
+def test_a_connection_of_which_airflow_finds_no_host_is_refused_everywhere_with_the_form_that_works(
+    monkeypatch: pytest.MonkeyPatch, value: str, *, command_line: bool
+) -> None:
+    if command_line:
+        made = Connection.from_json(value) if value.startswith("{") else Connection(uri=value)
+        monkeypatch.setattr(RedisQueueHook, "get_connection", lambda *_: made)
+    monkeypatch.setenv("AIRFLOW_CONN_TRIED", value)
+    works, text = RedisQueueHook("tried").test_connection()
+    assert not works
+    with pytest.raises(ConfigurationError, match="connection 'tried': the host is missing") as refused:
+        _ = RedisQueueHook("tried").settings
+    for said in (text, str(refused.value)):
+        assert "redis-queue://user:password@host:6379/?db=0" in said
+        assert "secret" not in said
+
+
+def test_the_form_of_a_uri_that_the_refusal_names_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_TRIED", "redis-queue://user:secret@example.org:7701/?db=3&ssl=true&lease=300")
+    found = RedisQueueHook("tried").settings
+    assert (found.hosts, found.db, found.username, found.tls) == ((("example.org", 7701),), 3, "user", True)
 
 
 def test_a_connection_of_the_redis_provider_is_tested_without_changes(redis_url: str, press: Button) -> None:

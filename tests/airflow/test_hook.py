@@ -46,7 +46,9 @@ async def test_the_clients_answer(connection: str) -> None:
 def test_the_lease_of_the_connection_is_the_default_and_a_config_overrides_it(
     connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_LEASED", json.dumps({"conn_type": "redis_queue", "extra": {"lease": 77}}))
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_LEASED", json.dumps({"conn_type": "redis_queue", "host": "h", "extra": {"lease": 77}})
+    )
     hook = RedisQueueHook("leased")
     with hook.queue(QUEUE) as queue, hook.queue(QUEUE, LeasedConfig(lease=5)) as other:
         assert (queue.config.lease, other.config.lease) == (77, 5)

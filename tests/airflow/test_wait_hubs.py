@@ -90,7 +90,7 @@ async def test_a_corrected_connection_is_read_again(connection: str, monkeypatch
     with pytest.raises(ConfigurationError, match="scheme"):
         async with shared_hub("odd"):
             pass
-    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue"}))
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue", "host": "h"}))
     async with shared_hub("odd"):
         pass
 

@@ -11,7 +11,7 @@ from rmq_core import ConfigurationError, LeasedConfig, RedisSettings
 
 
 def connection(extra: dict[str, Any] | str | None = None, **fields: Any) -> Any:
-    plain = dict.fromkeys(("host", "port", "schema", "login", "password"))
+    plain = {**dict.fromkeys(("port", "schema", "login", "password")), "host": None if "url" in (extra or {}) else "h"}
     written = json.dumps(extra) if isinstance(extra, dict) else extra
     return SimpleNamespace(**{"conn_id": "c", "conn_type": "redis_queue", **plain, **fields}, extra=written)
 
@@ -28,8 +28,11 @@ def url(extra: dict[str, Any] | None = None, **fields: Any) -> str:
     return settings_of(extra, **fields).url_without_credentials
 
 
-def test_an_empty_connection_is_the_local_server() -> None:
-    assert url() == "redis://localhost:6379"
+@pytest.mark.parametrize("conn_type", ["redis_queue", "redis", ""])
+@pytest.mark.parametrize("host", [None, ""])
+def test_a_connection_without_a_host_is_refused_with_the_form_that_works(conn_type: str, host: str | None) -> None:
+    with pytest.raises(ConfigurationError, match=r"host is missing.*redis-queue://"):
+        url({"db": 3}, conn_type=conn_type, host=host, port=7701)
 
 
 def test_host_port_and_database_make_the_location() -> None:
