@@ -13,7 +13,7 @@ from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import QUEUES, queues_of
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.conformance.stages import STAGES, Place, Stage
-from tests.servers import Cluster, Server
+from tests.servers import Cluster, Server, name_on
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_new_queues_work_while_the_node_of_the_list_of_queues_is_away_and_join_t
     cluster: Cluster, stage: Stage, fault: Callable[[Server], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = cluster.owner(QUEUES.decode())
-    (name, *_) = [name for name in cluster.names_of_nodes() if cluster.owner(f"{{{name}}}") is not listing]
+    name = name_on((cluster.nodes.index(listing) + 1) % 3)
     queues = [stage.open(discipline, name, KITS[discipline].config(name, LONG_S)) for discipline in DISCIPLINES]
 
     def away(node: Server) -> None:

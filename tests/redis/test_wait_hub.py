@@ -16,7 +16,7 @@ from rmq_core.asyncio import LeasedQueue, WaitHub
 from rmq_core.exchange import pubsub as pubsub_module
 from rmq_core.work import hub as hub_module
 from tests.redis.leases import PATIENCE_S, eventually_later, key
-from tests.servers import Cluster, External, Server, start_server
+from tests.servers import Cluster, External, Server, name_on, start_server
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def without_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_on_a_cluster_waits_on_every_node_outlive_the_fail_over_of_the_node_with_the_subscriptions(
     cluster: Cluster, fault: Callable[[Server], None]
 ) -> None:
-    names = cluster.names_of_nodes()
+    names = [name_on(number) for number in range(3)]
     async with WaitHub(f"{cluster.url}?socket_timeout=1") as hub:
         waits = [asyncio.create_task(hub.wait(name)) for name in names]
         (hit,) = await eventually_later(lambda: subscribed(cluster, names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.servers.cluster import Cluster
+from tests.servers.cluster import Cluster, name_on
 from tests.servers.matrix import CLUSTERS, EMBEDDED, NAMES, parse_external
 from tests.servers.process import External, Server, find_server, start_server
 from tests.servers.sentinel import Trio
@@ -16,6 +16,7 @@ __all__ = [
     "Server",
     "Trio",
     "find_server",
+    "name_on",
     "parse_external",
     "start_server",
 ]

@@ -61,11 +61,6 @@ class Cluster:
         assert len(mine) == 1, f"{len(mine)} nodes serve {key!r}"
         return mine[0]
 
-    def names_of_nodes(self) -> list[str]:
-        """Return a name of a queue for each node, which the node serves."""
-        candidates = {self.owner(f"{{q{number}}}").port: f"q{number}" for number in range(20)}
-        return [candidates[node.port] for node in self.nodes]
-
     def move_slot(self, key: str, target: Server, pause_s: float = 0) -> int:
         """Move the slot of a key to another node, a few keys at a time; return how many keys moved.
 
@@ -147,6 +142,11 @@ class Cluster:
 def slots_of(number: int) -> range:
     """Return the slots that the first, second or third master begins with."""
     return range(SLOTS * number // MASTERS, SLOTS * (number + 1) // MASTERS)
+
+
+def name_on(number: int) -> str:
+    """Return a name of a queue that the first, second or third master serves at first."""
+    return next(name for name in (f"q{n}" for n in range(100)) if key_slot(name.encode()) in slots_of(number))
 
 
 def _id(client: redis.Redis) -> str:
