@@ -32,8 +32,8 @@ CREDENTIALS = {"username", "password", "ssl_password", "sentinel_username", "sen
 NEED_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
 NO_HOST = (
     "the host is missing: fill in the field for the host, or the extra `url`. A connection in the form of a URI is "
-    "written redis-queue://user:password@host:6379/?db=0, with a hyphen: the scheme of a URI contains no underscore, and "
-    "Airflow finds no host in redis_queue://host:6379"
+    "written redis-queue://user:password@host:6379/?db=0, with a hyphen: the scheme of a URI contains no underscore, "
+    "and Airflow finds no host in redis_queue://host:6379"
 )
 FOR_LEASED = ("lease", "max_deliveries")
 
