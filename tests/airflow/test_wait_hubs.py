@@ -7,19 +7,27 @@ import gc
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rmq_airflow import wait_hubs, waiting
 from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.sensors.queue import RedisQueueSensor
+from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
+from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
 from rmq_airflow.wait_hubs import shared_hub
 from rmq_core import ConfigurationError, LeasedQueue
+from rmq_core.work import hub
 from tests.airflow.conftest import QUEUE
 from tests.airflow.home import ROOT
 from tests.faults.patience import PATIENCE_S, eventually_async
-from tests.servers import Server
+from tests.servers import Cluster, Server, name_on
 
 
 async def outcome(trigger: RedisQueueTrigger) -> dict[str, Any]:
@@ -217,3 +225,66 @@ def impatient(look_up: Any) -> Any:
         return settings, replace(config, retry_budget=0.05)
 
     return location
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with closing(Cluster("7.0")) as made:
+        yield made
+
+
+@pytest.fixture
+def on_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Create a connection to the cluster; return its id."""
+    fields = {"host": "127.0.0.1", "port": cluster.ports[0], "extra": {"cluster": True}}
+    monkeypatch.setenv("AIRFLOW_CONN_REDIS_QUEUE_DEFAULT", json.dumps({"conn_type": "redis_queue", **fields}))
+    return "redis_queue_default"
+
+
+async def of_stream(queue: str) -> Any:
+    """Return the event of the first message that the shared stream of a queue reads, and ack it."""
+    reader = RedisQueueSharedStreamTrigger.create_shared_stream_producer({"redis_queue": queue})
+    async with aclosing(reader), aclosing(reader.open_stream()) as stream:
+        read, held = await anext(stream)
+        await reader.advance([(held, SimpleNamespace(rejected=False, is_clean=True, failed=False))])
+        return read.event
+
+
+async def of_trigger(trigger: Any) -> Any:
+    return (await anext(trigger.run())).payload
+
+
+async def of_sensor(queue: str) -> Any:
+    sensor = RedisQueueSensor(task_id="wait", redis_queue=queue, poke_interval=0.05)
+    return await asyncio.to_thread(sensor.execute, {})
+
+
+WAITS: dict[str, Callable[[str], Awaitable[Any]]] = {
+    "RedisQueueTrigger": lambda queue: of_trigger(RedisQueueTrigger(queue)),
+    "RedisQueueDoorbellTrigger": lambda queue: of_trigger(RedisQueueDoorbellTrigger(queue)),
+    "RedisQueueDepthTrigger": lambda queue: of_trigger(RedisQueueDepthTrigger(queue, "depth", poll_interval=0.1)),
+    "RedisQueueSharedStreamTrigger": of_stream,
+    "RedisQueueSensor": of_sensor,
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+async def test_each_trigger_and_sensor_ends_its_wait_for_queues_on_every_node_of_a_cluster(
+    cluster: Cluster, on_cluster: str, monkeypatch: pytest.MonkeyPatch, wait: str
+) -> None:
+    monkeypatch.setattr(hub, "_LONGEST_S", 3600.0)  # only notifications end a wait
+    works, text = await asyncio.to_thread(RedisQueueHook(on_cluster).test_connection)
+    assert works, text
+    names = [name_on(number) for number in range(3)]
+    waits = [asyncio.create_task(WAITS[wait](name)) for name in names]
+    with cluster.client() as client:
+        if wait not in {"RedisQueueDepthTrigger", "RedisQueueSensor"}:
+            await eventually_async(lambda: all(client.zscore(f"rmq:{{{name}}}:waiters", "*") for name in names))
+        for name in names:
+            with LeasedQueue(client, name) as queue:
+                queue.publish("one")
+        async with asyncio.timeout(PATIENCE_S):
+            assert all(await asyncio.gather(*waits))
+        for name in names:
+            with LeasedQueue(client, name) as queue:
+                queue.purge("ready")

@@ -99,7 +99,7 @@ class Cluster:
             client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
             until(lambda: client.info("replication")["role"] == "master", START_S)
         for known in (self.nodes, self.ports, self._buses):
-            del known[place]  # type: ignore[attr-defined]
+            del known[place]
         return replica
 
     def refusals(self) -> dict[str, int]:
