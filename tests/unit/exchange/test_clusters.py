@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis import exceptions as redis_errors
 
-from rmq_core.exchange import Call, aio
+from rmq_core.exchange import Call, aio_pools
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.sync import SyncDriver
 from rmq_core.lua import Script
@@ -119,5 +119,5 @@ def test_a_call_whose_queue_has_moved_is_sent_again_to_its_new_node(cluster: Clu
 
 def test_a_node_may_be_asked_like_a_pool_of_redis_py_before_5_3(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver passes the name of the command to such a pool."""
-    monkeypatch.setattr(aio, "POOL_ARGS", ("_",))
+    monkeypatch.setattr(aio_pools, "POOL_ARGS", ("_",))
     assert ask(AsyncCluster(), b"ok") == b"ok"
