@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from inspect import signature
 from typing import Any, TypedDict, get_args
 
@@ -94,10 +95,11 @@ class SensorTrigger(QueueTrigger):
 async def wait_for_work(conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING) -> Backlog:
     """Wait for enough work, also while Redis is unavailable. Raises errors that waiting cannot fix."""
     away = False
+    limits: dict[str, Any] = {"min_messages": enough.min_messages, "max_age": enough.max_age_s}
     while True:
         try:
             async with shared_hub(conn_id) as hub:
-                backlog = await hub.wait(queue, min_messages=enough.min_messages, max_age=enough.max_age_s)
+                backlog = await hub.wait(queue, **limits, on_pause=partial(tell_paused, log, queue))
         except QueueUnavailable as error:
             # An exception would fail the task or end the watcher, and a restart of Redis must do neither.
             if not away:
@@ -109,6 +111,16 @@ async def wait_for_work(conn_id: str, queue: str, log: Any, enough: Threshold = 
             if away:
                 log.info("Redis is back.")
             return backlog
+
+
+def tell_paused(log: Any, queue: str, backlog: Backlog) -> None:
+    """Log why a wait goes on although messages are ready."""
+    log.info(
+        "Queue %s is paused, with %d messages ready: the wait ends only after `rmq resume %s`, or Resume on its page.",
+        queue,
+        backlog.ready,
+        queue,
+    )
 
 
 async def wait_for_ever(conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING) -> Backlog:

@@ -50,12 +50,17 @@ class SettleReport(NamedTuple):
 class Backlog(NamedTuple):
     """How many messages are ready, and the age of the oldest of them in seconds.
 
-    groups: the ready messages that failed together before and are retried apart from the others.
+    groups: the ready messages that failed together before and are retried apart from the others. paused: claims get
+    no messages until the queue is resumed. fence: a number that grows with every claim, so that two backlogs with the
+    same number show that nothing was claimed in between; None before the first claim, and for disciplines other than
+    `leased`.
     """
 
     ready: int
     oldest_age: float | None
     groups: tuple[IsolatedGroup, ...] = ()
+    paused: bool = False
+    fence: int | None = None
 
     def claims(self, batch: int) -> int:
         """Return how many claims of `batch` messages claim all ready messages: each isolated group needs its own."""

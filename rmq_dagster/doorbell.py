@@ -12,20 +12,22 @@ import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import dagster as dg
 
 from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, backlogs
-from rmq_core.work import Threshold
+from rmq_core.work import Threshold, ring_again_s
 from rmq_dagster import holders
 from rmq_dagster.claiming import check_batch
 from rmq_dagster.claims import SensorClaims
 from rmq_dagster.partitions import QueuePartitions
-from rmq_dagster.requested import RequestedRuns, coming, queues_of, requested_for
-from rmq_dagster.tags import LEASE, QUEUE
+from rmq_dagster.requested import RequestedRuns, coming, queues_of, requested_for, ring_of
+from rmq_dagster.tags import LEASE, QUEUE, RING
 
 QUEUES_LOOKED_AT = 1000  # non-empty partition queues polled in a tick; takes some 10 ms
+RING_EVERY_S = 10
 HOLDERS_LOOKED_AT = 100  # queues a tick checks for leases of ended runs
 
 
@@ -49,11 +51,15 @@ def some(names: Collection[str], most: int) -> list[str]:
 
 
 class TickFindings(NamedTuple):
-    """A tick's result: one queue name per run to request, each queue's partition, and the skip reason."""
+    """A tick's result: one queue name per run to request, each queue's partition, and the skip reason.
+
+    fences: the fence of each queue when it was polled, by which later ticks see whether anything was claimed since.
+    """
 
     queues: list[str]
     partitions: Mapping[str, str | None]
     otherwise: str
+    fences: Mapping[str, int | None] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +118,7 @@ class Doorbell:
         if not asked:
             return dg.SensorResult(skip_reason=found.otherwise, cursor=cursor)
         return dg.SensorResult(
-            run_requests=[self.request(name, number, found.partitions[name]) for name, number in asked],
+            run_requests=[self.request(name, number, found) for name, number in asked],
             dynamic_partitions_requests=self.new_partitions(found, [name for name, _ in asked], context.instance),
             cursor=cursor,
         )
@@ -134,8 +140,29 @@ class Doorbell:
         seen = backlogs(redis, islice(enough, self.max_in_flight_runs), config)
         if not (enough := self.enough(seen)):
             return TickFindings([], partitions, refused or self.quiet(seen))
+        enough, resting = self.rested(context, enough)
         asked = round_robin(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))
-        return TickFindings(asked, partitions, " ".join(filter(None, (self.busy(enough, len(pending)), refused))))
+        busy = self.busy(enough, len(pending)) if enough else ""
+        fences = {name: backlog.fence for name, backlog in enough.items()}
+        return TickFindings(asked, partitions, " ".join(filter(None, (busy, resting, refused))), fences)
+
+    def rested(self, context: dg.SensorEvaluationContext, enough: dict[str, Backlog]) -> tuple[dict[str, Backlog], str]:
+        """Drop queues whose last runs ended and claimed nothing, for longer each time; also return the reason."""
+        rings = {ring_of(name, backlog.fence): name for name, backlog in enough.items()}
+        resting: list[str] = []
+        for ring, ended in self.runs.in_vain(context.instance, list(rings)).items():
+            rest_s = ring_again_s(RING_EVERY_S, ended.requests)
+            if ended.seconds_ago < rest_s:
+                name = rings[ring]
+                backlog = enough.pop(name)
+                resting.append(
+                    f"Queue {name!r} has {backlog.ready} ready, but the runs of the last {ended.requests} request(s)"
+                    f" have ended and nothing was claimed since; the next request comes after {rest_s:g} s, or a claim."
+                    f" The log of run {ended.run_id} should say why: does it claim from this queue?"
+                )
+        for each in resting:
+            context.log.warning(each)
+        return enough, " ".join(resting)
 
     def partitions(self, redis: Any, config: LeasedConfig) -> Mapping[str, str | None]:
         """Return the queues to poll, each with its partition; empty partition queues are skipped."""
@@ -208,11 +235,14 @@ class Doorbell:
                         continue
             yield name, number
 
-    def request(self, name: str, number: int | None, partition: str | None) -> dg.RunRequest:
+    def request(self, name: str, number: int | None, found: TickFindings) -> dg.RunRequest:
         """Return a run request without message ids. Its run key only deduplicates the request."""
-        claimed = {} if self.claims is None or number is None else {LEASE: self.claims.lease_id(number)}
+        if self.claims is None or number is None:
+            more = {RING: ring_of(name, found.fences.get(name))}
+        else:  # the claims of ticks raise the fence, so it shows nothing about runs
+            more = {LEASE: self.claims.lease_id(number)}
         key = None if number is None else f"{name}:{number}"
-        return dg.RunRequest(run_key=key, tags={QUEUE: name, **claimed}, partition_key=partition)
+        return dg.RunRequest(run_key=key, tags={QUEUE: name, **more}, partition_key=found.partitions[name])
 
     def new_partitions(
         self, found: TickFindings, names: Sequence[str], instance: dg.DagsterInstance
@@ -224,6 +254,13 @@ class Doorbell:
     def quiet(self, seen: Mapping[str, Backlog]) -> str:
         """Return the skip reason for a backlog below the threshold."""
         name = repr(self.queue) if isinstance(self.queue, str) else f"{self.queue.prefix}/…"
+        paused = [one for one, backlog in seen.items() if backlog.paused and backlog.ready]
+        if paused:
+            more = f" and {len(paused) - 3} more are" if len(paused) > 3 else " is"
+            return (
+                f"Queue {', '.join(map(repr, paused[:3]))}{more} paused, with"
+                f" {sum(seen[one].ready for one in paused)} ready: resume with `rmq resume`, or in the console."
+            )
         ready = sum(backlog.ready for backlog in seen.values())
         if not ready:
             return f"Queue {name} has nothing ready."

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 
 from rmq_core import LeasedConfig, LeasedQueue
 from rmq_dagster.claims import LEASES_LOOKED_AT
-from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
+from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RING, RUN_KEY, SENSOR, TICK
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -20,7 +20,16 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 RUNS_LOOKED_AT = 1000
+
+
+class EndedInVain(NamedTuple):
+    """Runs that were requested for work and ended, while nothing was claimed. run_id: the one that ended last."""
+
+    requests: int
+    run_id: str
+    seconds_ago: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +56,16 @@ class RequestedRuns:
         """Return the runs that wait or work. The query filters by status too: by tag alone it takes 1 s in SQLite."""
         return instance.get_run_records(self._filter(statuses=UNFINISHED), limit=RUNS_LOOKED_AT)
 
+    def in_vain(self, instance: dg.DagsterInstance, rings: Sequence[str]) -> dict[str, EndedInVain]:
+        """Return the ended runs of each ring: a claim would have raised the fence that the ring names."""
+        found: dict[str, list[dg.RunRecord]] = {}
+        # The query has this tag alone, because it selects few runs; with that of the sensor it takes 0.3 s in SQLite.
+        tags = dg.RunsFilter(tags={RING: list(rings)}, statuses=FINISHED)
+        for record in instance.get_run_records(tags, limit=RUNS_LOOKED_AT) if rings else ():
+            if self._own_tags.items() <= record.dagster_run.tags.items():
+                found.setdefault(record.dagster_run.tags[RING], []).append(record)
+        return {ring: _in_vain(records) for ring, records in found.items()}
+
     def latest_of(self, instance: dg.DagsterInstance, lease_id: str) -> dg.DagsterRun | None:
         """Return the latest run that was requested for a lease that a tick has claimed."""
         tags = {**self._own_tags, LEASE: lease_id}
@@ -72,6 +91,18 @@ class RequestedRuns:
         """Return the tags that Dagster gives the runs of this sensor."""
         given = {SENSOR: self.sensor, REPOSITORY: self.repository}
         return {tag: value for tag, value in given.items() if value}
+
+
+def ring_of(queue: str, fence: int | None) -> str:
+    """Return the tag of the runs that are requested for a queue until something of it is claimed again."""
+    return f"{queue}@{fence or 0}"
+
+
+def _in_vain(records: Sequence[dg.RunRecord]) -> EndedInVain:
+    """Summarize ended runs, which are never empty; those of one tick are one request."""
+    ticks = {record.dagster_run.tags.get(TICK, record.dagster_run.run_id) for record in records}
+    moment, run_id = max((_aware(record.update_timestamp), record.dagster_run.run_id) for record in records)
+    return EndedInVain(len(ticks), run_id, (dt.datetime.now(dt.UTC) - moment).total_seconds())
 
 
 def queues_of(records: Sequence[dg.RunRecord]) -> set[str]:

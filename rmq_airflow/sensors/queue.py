@@ -40,7 +40,7 @@ from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
-from rmq_airflow.waiting import BacklogReport, bounded, report
+from rmq_airflow.waiting import BacklogReport, bounded, report, tell_paused
 from rmq_core import Backlog, ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue, require
 from rmq_core.work import Counted, Handover, check_secrets, counted, has_left
 
@@ -195,6 +195,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     def _look(self, queue: WorkQueue) -> Backlog:
         backlog = queue.backlog()
         self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
+        if backlog.paused:
+            tell_paused(self.log, self.redis_queue, backlog)
         return backlog
 
     def _seen(self, backlog: Backlog) -> BacklogReport:

@@ -16,7 +16,7 @@ from typing import Any
 from airflow.observability.stats import Stats
 
 from rmq_airflow.hooks.queue import RedisQueueHook
-from rmq_airflow.waiting import SensorTrigger, tell_fired
+from rmq_airflow.waiting import SensorTrigger, tell_fired, tell_paused
 from rmq_core import AsyncWorkQueue, Backlog, QueueUnavailable
 from rmq_core.work import Counted, Threshold, counted
 
@@ -60,8 +60,12 @@ class RedisQueueDepthTrigger(SensorTrigger):
     async def _wait(self) -> dict[str, Any]:
         enough = Threshold(self.min_messages, self.max_age)
         queue = await RedisQueueHook(self.redis_queue_conn_id).async_work_queue(self.redis_queue)
+        told = False
         async with closing(queue):
-            while not enough.met_by(found := await self._look(queue)):  # noqa: ASYNC110  Redis sends no notification for it
+            while not enough.met_by(found := await self._look(queue)):
+                if found.paused and not told:
+                    tell_paused(self.log, self.redis_queue, found)
+                told = found.paused
                 # Random pauses: a triggerer starts its triggers at the same time, and they must not poll together.
                 await asyncio.sleep(self.poll_interval * random.uniform(0.9, 1.1))
         tell_fired("sensor", self.redis_queue, found, self.count)

@@ -2,7 +2,8 @@
 
 Law: the event names no message and holds no claim. Airflow merges asset events and may start no run for some of them.
 So the trigger is level-triggered, not edge-triggered: it emits another event (a ring) as long as the queue holds enough
-messages, whether or not earlier events started a run.
+messages, whether or not earlier events started a run. But each event may create a run; so while nothing is claimed, the
+next event comes later each time.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from rmq_airflow.claiming import check_queue, check_seconds, threshold_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import QueueTrigger, report, tell_fired, wait_for_ever
-from rmq_core.work import Threshold
+from rmq_core import Backlog
+from rmq_core.work import Threshold, ring_again_s
 
 
 class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     """
     Emit an asset event when a queue holds enough work, and another every `ring_interval` while it does.
 
-    Every event contains ``{"queue", "ready", "oldest_age"}``. The run that it starts claims the next messages until the
-    queue is empty; a run that finds none succeeds. Set ``max_active_runs`` to the number of runs that may work at once.
+    As long as nothing is claimed, each event doubles this interval, up to ten minutes; the log says so. A paused queue
+    emits no event. Every event contains ``{"queue", "ready", "oldest_age"}``. The run that it starts claims the next
+    messages until the queue is empty; a run that finds none succeeds. Set ``max_active_runs`` to the number of runs
+    that may work at once.
 
     :param redis_queue: the queue to watch
     :param min_messages: emit an event when this number of messages is ready
@@ -52,8 +56,26 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Emit events while there is work, as long as a DAG is scheduled on the asset."""
         enough = Threshold(self.min_messages, self.max_age)
+        fence, in_vain, rests_until, clock = None, 0, 0.0, asyncio.get_running_loop().time
         while True:
             backlog = await wait_for_ever(self.redis_queue_conn_id, self.redis_queue, self.log, enough)
-            tell_fired("doorbell", self.redis_queue, backlog)
-            yield TriggerEvent(report(self.redis_queue, backlog))
-            await asyncio.sleep(self.ring_interval)
+            if backlog.fence != fence:
+                in_vain = 0
+            if not in_vain or clock() >= rests_until:
+                tell_fired("doorbell", self.redis_queue, backlog)
+                yield TriggerEvent(report(self.redis_queue, backlog))
+                rest_s = ring_again_s(self.ring_interval, in_vain)
+                self._tell_in_vain(backlog, in_vain, rest_s)
+                fence, in_vain, rests_until = backlog.fence, in_vain + 1, clock() + rest_s
+            await asyncio.sleep(self.ring_interval)  # a claim ends the rest
+
+    def _tell_in_vain(self, backlog: Backlog, in_vain: int, rest_s: float) -> None:
+        if in_vain:
+            self.log.warning(
+                "Queue %s has %d messages ready, and nothing was claimed since the last %d event(s); the next event"
+                " comes after %g s, or a claim. Do runs of the DAG start, and do they claim from this queue?",
+                self.redis_queue,
+                backlog.ready,
+                in_vain,
+                rest_s,
+            )

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.serve.reading import QueueReading
+from rmq_core.work import claimable
 
 Encoder = Callable[[Any], bytes]
 LABELS = ("queue", "discipline")
@@ -164,7 +165,8 @@ def _labels(reading: QueueReading) -> list[str]:
 def scaling(reading: QueueReading) -> dict[str, Any]:
     """Return the numbers of a queue for KEDA's scaler `metrics-api`; a number that is not known is 0 or null.
 
-    total: the messages that need a consumer now: ready or leased. A delayed message counts once it is due.
+    total: the messages that need a consumer now: ready or leased. A delayed message counts once it is due. Ready
+    messages of a paused queue do not count, because claims do not get them.
     """
     stats = reading.stats
     if stats is None:
@@ -172,11 +174,11 @@ def scaling(reading: QueueReading) -> dict[str, Any]:
     return {
         "queue": reading.name,
         "discipline": reading.discipline,
-        "ready": stats.ready,
+        "ready": claimable(stats),
         "leased": stats.leased,
-        "total": stats.ready + stats.leased,
+        "total": claimable(stats) + stats.leased,
         "delayed": stats.delayed,
         "dead": stats.dead,
-        "oldest_age": stats.oldest_age or 0.0,
+        "oldest_age": (claimable(stats) and stats.oldest_age) or 0.0,
         "paused": stats.paused,
     }

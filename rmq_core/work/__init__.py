@@ -22,7 +22,7 @@ from rmq_core.work.lease_watch import LeaseWatch
 from rmq_core.work.limits import ALERTS, AlertLimits, Exceeded, Grade, LimitBounds, StatsLimits
 from rmq_core.work.publishing import by_queue, publishing_as, with_publisher
 from rmq_core.work.secret_references import Resolve, resolve_secret
-from rmq_core.work.threshold import Counted, Threshold, counted, depth
+from rmq_core.work.threshold import Counted, Threshold, claimable, counted, depth, ring_again_s
 
 __all__ = [
     "ALERTS",
@@ -50,6 +50,7 @@ __all__ = [
     "check_on_settled",
     "check_secrets",
     "claim_as",
+    "claimable",
     "conclude",
     "counted",
     "depth",
@@ -58,5 +59,6 @@ __all__ = [
     "publishing_as",
     "refuse_foreign",
     "resolve_secret",
+    "ring_again_s",
     "with_publisher",
 ]

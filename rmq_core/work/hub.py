@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
@@ -41,6 +43,15 @@ class Waiter:
 
     enough: Threshold
     answer: asyncio.Future[Backlog]
+    on_pause: Callable[[Backlog], None] | None = None
+    context: Context = field(default_factory=copy_context)
+    told: bool = False
+
+    def tell(self, backlog: Backlog) -> None:
+        """Call `on_pause` once in a pause, in the context of the wait: the logs of programs depend on it."""
+        if backlog.paused and not self.told and self.on_pause is not None:
+            self.context.run(self.on_pause, backlog)
+        self.told = backlog.paused
 
 
 @dataclass(eq=False, slots=True)
@@ -91,17 +102,18 @@ class WaitHub:
         min_messages: int = 1,
         max_age: timedelta | float | None = None,
         timeout: timedelta | float | None = None,  # noqa: ASYNC109  the same name as in every other wait
+        on_pause: Callable[[Backlog], None] | None = None,
     ) -> Backlog:
-        """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`.
+        """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`; not while it is paused.
 
         Raises TimeoutError after `timeout`. max_age, timeout: seconds or timedelta; without max_age only the number
-        counts; without timeout it waits forever.
+        counts; without timeout it waits forever. on_pause: called once for each pause, with what the queue holds.
         """
         patience_s = None if timeout is None else seconds("timeout", timeout)
         enough = Threshold(
             whole("min_messages", min_messages, minimum=1), None if max_age is None else seconds("max_age", max_age)
         )
-        wish = Waiter(enough, asyncio.get_running_loop().create_future())
+        wish = Waiter(enough, asyncio.get_running_loop().create_future(), on_pause)
         watch = self._watch(queue)
         watch.wishes.add(wish)
         watch.asked.set()
@@ -171,6 +183,7 @@ class WaitHub:
         backlog, due_s = await watch.poller.poll(watch.engine, watch.driver)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
         for wish in list(watch.wishes):
+            wish.tell(backlog)
             if wish.enough.met_by(backlog):
                 watch.wishes.discard(wish)
                 if not wish.answer.done():

@@ -1,4 +1,7 @@
-"""Decides whether a queue holds enough work: a pure function of the backlog that a poll returned."""
+"""Decides whether a queue holds enough work, and when to say so again: pure functions of what a poll returned.
+
+A paused queue asks for no work: its claims get no messages, so sensors wait on, and autoscalers start no workers.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from rmq_core.reports import Backlog, QueueStats
 
+LONGEST_S = 600.0
 Counted: TypeAlias = Literal["ready", "dead", "depth"]
 
 
@@ -18,16 +22,29 @@ class Threshold:
     max_age_s: float | None = None
 
     def met_by(self, backlog: Backlog) -> bool:
-        """Return whether the backlog meets the threshold."""
-        age_s = backlog.oldest_age
+        """Return whether the backlog meets the threshold; that of a paused queue never does."""
+        ready, age_s = claimable(backlog), backlog.oldest_age
         old = self.max_age_s is not None and age_s is not None and age_s >= self.max_age_s
-        return backlog.ready >= self.min_messages or (old and backlog.ready > 0)
+        return ready >= self.min_messages or (old and ready > 0)
 
     def met_in(self, backlog: Backlog, otherwise: float) -> float:
-        """Return the seconds until the oldest message is old enough; `otherwise` without an age limit or a message."""
-        if self.max_age_s is None or backlog.oldest_age is None:
+        """Return the seconds until the oldest message is old enough; `otherwise` if age cannot decide."""
+        if self.max_age_s is None or backlog.oldest_age is None or backlog.paused:
             return otherwise
         return self.max_age_s - backlog.oldest_age
+
+
+def claimable(found: Backlog | QueueStats) -> int:
+    """Return how many messages claims can get now: none while the queue is paused."""
+    return 0 if found.paused else found.ready
+
+
+def ring_again_s(interval_s: float, in_vain: int) -> float:
+    """Return the seconds until a doorbell rings again for work of which nothing was claimed.
+
+    in_vain: how many times it has rung since the last claim. Each ring doubles the interval, up to ten minutes.
+    """
+    return max(interval_s, min(interval_s * 2.0 ** min(in_vain, 30), LONGEST_S))
 
 
 def depth(stats: QueueStats) -> int:

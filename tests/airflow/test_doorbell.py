@@ -16,6 +16,7 @@ from airflow.sdk import AssetWatcher
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rmq_airflow import waiting
+from rmq_airflow.triggers import doorbell
 from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
 from rmq_core import ConfigurationError, LeasedQueue
 from tests.airflow.conftest import CANARY, QUEUE
@@ -40,6 +41,41 @@ async def test_it_fires_repeatedly_while_there_is_work_and_stops_when_there_is_n
     queue.purge("ready")
     with pytest.raises(TimeoutError):
         await ring(events, within_s=2)
+
+
+async def test_events_come_later_each_time_while_nothing_is_claimed_and_at_once_after_a_claim(
+    connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(
+        doorbell, "ring_again_s", lambda every_s, in_vain: waits.append(in_vain) or every_s * 2**in_vain
+    )
+    queue.publish_many(["one", "two"])
+    events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1).run()
+    for _ in range(3):
+        await ring(events)
+    queue.claim()
+    await ring(events)
+    pending = asyncio.ensure_future(anext(events))
+    await eventually_async(lambda: len(waits) == 4)
+    pending.cancel()
+    assert waits == [0, 1, 2, 0]
+    assert "nothing was claimed since the last 2 event(s)" in capsys.readouterr().out
+
+
+async def test_a_paused_queue_fires_no_event_and_the_log_says_why(
+    connection: str, queue: LeasedQueue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue.publish("one")
+    queue.pause()
+    ringing = asyncio.ensure_future(ring(RedisQueueDoorbellTrigger(QUEUE).run()))
+    told: list[str] = []
+    await eventually_async(
+        lambda: told.append(capsys.readouterr().out) or "is paused, with 1 messages" in "".join(told)
+    )
+    assert not ringing.done()
+    queue.resume()
+    assert (await ringing)["ready"] == 1
 
 
 async def test_work_that_arrives_during_its_wait_fires_an_event_at_once(connection: str, queue: LeasedQueue) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 import socket
 import time
 from collections.abc import Callable
@@ -7,11 +8,12 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import QueuePartitions, RedisQueueResource, build_redis_queue_sensor
 from rmq_dagster.resources import TICK_RETRY_BUDGET_S, TICK_TIMEOUT_S
-from rmq_dagster.tags import LEASE, QUEUE, SENSOR
+from rmq_dagster.tags import LEASE, QUEUE, SENSOR, TICK
 from tests.dagster.pipeline import CONFIG
 
 Tick = Callable[..., dg.SensorResult]
@@ -80,6 +82,69 @@ def test_too_little_work_requests_a_run_when_it_has_waited_long_enough(tick: Tic
     assert not requests(tick(queue.name, min_messages=3, max_age=60))
     time.sleep(0.3)
     assert len(requests(tick(queue.name, min_messages=3, max_age=0.2))) == 1
+
+
+def test_a_paused_queue_gets_no_runs_and_the_skip_reason_says_so(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish_many(["a", "b"])
+    queue.pause()
+    result = tick(queue.name, max_age=0.001)
+    assert not requests(result)
+    assert f"{queue.name!r} is paused, with 2 ready" in str(result.skip_reason)
+    queue.resume()
+    assert len(requests(tick(queue.name))) == 2
+
+
+@pytest.fixture
+def nobody_claims(instance: dg.DagsterInstance) -> Callable[[dg.SensorResult, float], None]:
+    """Let the runs of a tick end at once, some time ago, without a claim: their job does not claim from this queue."""
+
+    def end(result: dg.SensorResult, ago_s: float) -> None:
+        @dg.job
+        def other() -> None: ...
+
+        tags = {SENSOR: "bell", TICK: str(time.monotonic_ns())}
+        for request in requests(result):
+            run = instance.create_run_for_job(
+                other, status=dg.DagsterRunStatus.SUCCESS, tags={**tags, **(request.tags or {})}
+            )
+            moment = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ago_s)
+            with instance.run_storage.connect() as storage:  # type: ignore[attr-defined]
+                storage.execute(
+                    sa.text("update runs set update_timestamp = :at where run_id = :id"),
+                    {"at": moment.replace(tzinfo=None).isoformat(" "), "id": run.run_id},
+                )
+
+    return end
+
+
+def test_runs_that_end_without_a_claim_make_the_next_requests_wait_longer_each_time(
+    tick: Tick, queue: LeasedQueue, nobody_claims: Callable[[dg.SensorResult, float], None]
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    nobody_claims(tick(queue.name), 5)
+    result = tick(queue.name)
+    assert not requests(result)
+    assert "3 ready, but the runs of the last 1 request(s) have ended and nothing was claimed" in str(
+        result.skip_reason
+    )
+    assert "after 20 s, or a claim" in str(result.skip_reason)
+    queue.claim()  # of any consumer
+    queue.publish("d")
+    nobody_claims(tick(queue.name), 25)
+    nobody_claims(tick(queue.name), 25)
+    assert "after 40 s, or a claim" in str(tick(queue.name).skip_reason)
+
+
+def test_a_queue_whose_runs_claim_nothing_stops_no_other(
+    tick: Tick, queue: LeasedQueue, redis_url: str, nobody_claims: Callable[[dg.SensorResult, float], None]
+) -> None:
+    tenants = QueuePartitions(queue.name, dg.DynamicPartitionsDefinition(name="tenants"))
+    with LeasedQueue(redis_url, tenants.queue("a"), CONFIG) as one:
+        one.publish("x")
+        nobody_claims(tick(tenants), 5)
+        with LeasedQueue(redis_url, tenants.queue("b"), CONFIG) as other:
+            other.publish("y")
+            assert [request.tags[QUEUE] for request in requests(tick(tenants))] == [other.name]
 
 
 def test_the_cursor_is_one_number_for_any_amount_of_work(tick: Tick, queue: LeasedQueue) -> None:
@@ -204,14 +269,14 @@ def test_a_tick_over_ten_thousand_partitions_sends_redis_at_most_a_hundred_reque
         instance.add_dynamic_partitions("tenants", names[lo : lo + 500])
     with redis_queue.client() as client:
         client.sadd("rmq:queues", *map(tenants.queue, names))
-        for name in names[:5]:
+        for name in names[:3]:
             redis_queue.publish(tenants.queue(name), ["a"], config=CONFIG)
         tick(tenants)  # sends the scripts, which a new server does not have
         before = calls(client)
         result = tick(tenants)
         assert calls(client) - before <= 100
         client.srem("rmq:queues", *map(tenants.queue, names))
-    assert {request.partition_key for request in requests(result)} == set(names[:5])
+    assert {request.partition_key for request in requests(result)} == set(names[:3])
 
 
 def calls(client: Any) -> int:

@@ -19,7 +19,7 @@ GAUGES = {
     "rmq_expired_leases": 1,
     "rmq_dead_letters": 3,
     "rmq_oldest_ready_age_seconds": 12.5,
-    "rmq_paused": 1,
+    "rmq_paused": 0,
 }
 EVENTS = (
     "published",

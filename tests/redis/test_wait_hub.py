@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from rmq_core import ConfigurationError, LeasedConfig, QueueUnavailable, RedisSettings
+from rmq_core import Backlog, ConfigurationError, LeasedConfig, QueueUnavailable, RedisSettings
 from rmq_core.asyncio import LeasedQueue, WaitHub
 from rmq_core.exchange import pubsub as pubsub_module
 from rmq_core.work import hub as hub_module
@@ -60,6 +60,34 @@ async def test_a_wait_without_work_times_out_and_is_removed(hub: WaitHub, queue:
         await hub.wait("q", timeout=0.05)
     await queue.publish("x")
     assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
+
+
+async def test_a_wait_on_a_paused_queue_says_so_and_goes_on_until_resumed(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish("x")
+    await queue.pause()
+    told: list[Backlog] = []
+    waiting = asyncio.create_task(hub.wait("q", max_age=0.001, on_pause=told.append))
+    await armed(queue.client, "q")
+    assert [backlog.ready for backlog in told] == [1]
+    await queue.publish("y")
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    assert len(told) == 1
+    await queue.resume()
+    assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 2
+
+
+async def test_a_backlog_shows_whether_anything_was_claimed_since_the_one_before(queue: LeasedQueue) -> None:
+    await queue.publish_many(["a", "b"])
+    first = await queue.backlog()
+    await queue.publish("c")
+    await queue.claim()
+    claimed = await queue.backlog()
+    assert claimed.fence != first.fence
+    await queue.publish("d")
+    await queue.pause()
+    assert await queue.claim() is None
+    assert (await queue.backlog()).fence == claimed.fence
 
 
 async def test_an_old_message_is_enough(hub: WaitHub, queue: LeasedQueue) -> None:

@@ -57,6 +57,19 @@ def test_messages_of_an_expired_lease_count_although_nobody_consumes(
     assert (told(url)["leased"], told(url)["total"]) == (1, 4)
 
 
+def test_a_paused_queue_asks_for_no_worker_but_for_those_of_its_leases(
+    started: Callable[..., str], queue: LeasedQueue
+) -> None:
+    url = started()
+    queue.publish_many([*"abcd"])
+    queue.claim(lease=LATE_S)
+    queue.pause()
+    asked = told(url)
+    assert [asked[name] for name in ("ready", "leased", "total", "oldest_age", "paused")] == [0, 1, 1, 0, True]
+    queue.resume()
+    assert told(url)["total"] == 4
+
+
 @pytest.mark.parametrize("how", ["delay", "lease"])
 def test_jobs_are_told_when_they_are_due_or_their_lease_expired(
     started: Callable[..., str], redis_server: Server, how: str

@@ -1,18 +1,19 @@
 -- Returns how much work is ready and how old its oldest message is; moves due messages to ready, claims nothing.
--- KEYS: ready  delayed  leases  waiters
+-- KEYS: ready  delayed  leases  waiters  fence
 -- ARGV: bell_ms, for how long to request a notification, as member '*' of `waiters`; 0 to request none
 -- Reply: {ready with the isolated ones, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids,
---   isolated groups: <messages>, <how many of them a claim may take>, ...}.
+--   isolated groups: {<messages>, <how many of them a claim may take>, ...}, 1 if paused, else 0, fence or ''}.
 -- include: clock
 -- include: expired
 local now, waiting = clock(), redis.call('LLEN', ready)
 local late = expired(leases, now)
+local paused, fenced = redis.call('ZSCORE', waiters, '=') and 1 or 0, redis.call('GET', fence) or ''
 redis.call('ZREMRANGEBYSCORE', waiters, '(0', '(' .. now)
 -- Fast path: nothing is delayed. It returns before the includes below are defined.
 if redis.call('EXISTS', delayed) == 0 then
   if bell_ms ~= '0' then redis.call('ZADD', waiters, now + tonumber(bell_ms), '*') end
   local first, due = redis.call('LINDEX', ready, 0), redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]
-  return {waiting, first and string.match(first, '^%d+ (%d+) ') or '', now, due ~= 'inf' and due or '', late, {}}
+  return {waiting, first and string.match(first, '^%d+ (%d+) ') or '', now, due ~= 'inf' and due or '', late, {}, paused, fenced}
 end
 -- include: mark
 -- include: isolated
@@ -31,4 +32,4 @@ while counted < isolated and #groups < 200 do
 end
 -- After 100 groups, one entry counts the messages of all others.
 if counted < isolated then groups[#groups + 1], groups[#groups + 2] = isolated - counted, 1 end
-return {waiting + isolated, oldest(ready, delayed, isolated), now, next_due(delayed, leases) or '', late, groups}
+return {waiting + isolated, oldest(ready, delayed, isolated), now, next_due(delayed, leases) or '', late, groups, paused, fenced}

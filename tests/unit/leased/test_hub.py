@@ -35,7 +35,7 @@ class Stock:
     def holds(self, ready: int, age_s: float = 0, due_s: float | None = None, queue: str = "q") -> None:
         due = b"" if due_s is None else b"%d" % (10_000 + due_s * 1000)
         oldest = b"%d" % (10_000 - age_s * 1000) if ready else b""
-        self.replies[b"rmq:{%b}:" % queue.encode()] = [ready, oldest, 10_000, due, [], []]
+        self.replies[b"rmq:{%b}:" % queue.encode()] = [ready, oldest, 10_000, due, [], [], 0, b""]
 
     def driver(self, _client: Any, prefix: bytes, _retry_budget_s: float) -> Driver:
         return Driver(self)
@@ -64,7 +64,7 @@ class Driver:
         assert call.given["bell_ms"] == 15_000, "every query arms the bell"
         assert not call.slot, "queries that share a write use no call slot"
         self.stock.polls += 1
-        return self.stock.replies.get(call.given["ready"].removesuffix(b"ready"), [0, b"", 10_000, b"", [], []])
+        return self.stock.replies.get(call.given["ready"].removesuffix(b"ready"), [0, b"", 10_000, b"", [], [], 0, b""])
 
     async def close(self) -> None:
         """Nothing is open."""

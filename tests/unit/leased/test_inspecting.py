@@ -119,32 +119,32 @@ def test_reading_without_token_is_refused_with_the_way_to_one() -> None:
 
 
 def test_the_backlog_counts_ready_messages_and_has_the_age_of_the_oldest() -> None:
-    state, (call,) = drive(backlog(engine()), [[5, b"1000", 3500, b"", [], []]])
+    state, (call,) = drive(backlog(engine()), [[5, b"1000", 3500, b"", [], [], 0, b""]])
     assert state == Backlog(5, 2.5)
     assert call.given["bell_ms"] == 0
 
 
 def test_a_backlog_lists_isolated_groups_and_the_number_of_claims_for_all_messages() -> None:
-    state = result(backlog(engine()), [65, b"1000", 3500, b"", [], [30, 15, 5, 1]])
+    state = result(backlog(engine()), [65, b"1000", 3500, b"", [], [30, 15, 5, 1], 0, b""])
     assert state.groups == (IsolatedGroup(30, 15), IsolatedGroup(5, 1))
     assert [state.claims(batch) for batch in (30, 10, 1)] == [1 + 2 + 5, 3 + 3 + 5, 65]
 
 
 def test_an_empty_backlog_has_no_age() -> None:
-    assert result(backlog(engine()), [0, b"", 3500, b"", [], []]) == Backlog(0, None)
+    assert result(backlog(engine()), [0, b"", 3500, b"", [], [], 0, b""]) == Backlog(0, None)
 
 
 def test_an_age_is_never_negative_after_the_clock_of_a_new_primary_went_back() -> None:
-    assert result(backlog(engine()), [1, b"4000", 3500, b"", [], []]) == Backlog(1, 0.0)
+    assert result(backlog(engine()), [1, b"4000", 3500, b"", [], [], 0, b""]) == Backlog(1, 0.0)
 
 
 def test_the_backlog_reclaims_expired_leases_until_none_is_left() -> None:
     wants = asked(
         backlog(engine()),
-        [0, b"", 1000, b"", [b"a", b"b"], []],
+        [0, b"", 1000, b"", [b"a", b"b"], [], 0, b""],
         b"returned 3 0 9.x",
         b"live",
-        [3, b"1000", 1000, b"", [b"b"], []],
+        [3, b"1000", 1000, b"", [b"b"], [], 0, b""],
         b"live",
     )
     assert scripts(wants) == ["backlog", "reclaim", "reclaim", "backlog", "reclaim"]
@@ -154,7 +154,7 @@ def test_the_backlog_reclaims_expired_leases_until_none_is_left() -> None:
 def test_a_backlog_query_requests_a_notification_and_returns_the_time_until_something_is_due(
     due: bytes, until: float | None
 ) -> None:
-    (state, seconds), (call,) = drive(poll_backlog(engine(), 15_000), [[1, b"3000", b"3500", due, [], []]])
+    (state, seconds), (call,) = drive(poll_backlog(engine(), 15_000), [[1, b"3000", b"3500", due, [], [], 0, b""]])
     assert (state, seconds) == (Backlog(1, 0.5), until)
     assert call.given["bell_ms"] == 15_000
 

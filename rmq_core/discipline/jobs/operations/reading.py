@@ -85,7 +85,7 @@ def backlog(engine: JobsEngine) -> Exchange[Backlog]:
     """Return how many jobs are ready and how old the oldest is. Due jobs and jobs of expired leases count as ready."""
     yield from tick(engine)
     counted = yield from _read_stats(engine, 1)
-    return Backlog(counted[0], _age(counted))
+    return Backlog(counted[0], _age(counted), paused=bool(counted[8]))
 
 
 def stats(engine: JobsEngine) -> Exchange[QueueStats]:

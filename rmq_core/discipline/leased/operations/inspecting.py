@@ -122,10 +122,10 @@ class Glance(NamedTuple):
 
 def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
     """Read the backlog in one call without a slot, and subscribe to one notification within `bell_ms`."""
-    ready, oldest, now, due, late, groups = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
+    ready, oldest, now, due, late, groups, paused, fence = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
     isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
-    return Glance(Backlog(ready, _age(oldest, now), isolated), until, late)
+    return Glance(Backlog(ready, _age(oldest, now), isolated, bool(paused), int(fence) if fence else None), until, late)
 
 
 def poll_backlog(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
