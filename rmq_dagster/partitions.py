@@ -7,13 +7,18 @@ one per message.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig, holding, queues
+from rmq_dagster.names import lease_name
+
+REFUSED, LONGEST = "...", 255
+_LOOKS_ENCODED = re.compile("%(?=[0-9A-Fa-f]{2})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,16 +46,19 @@ class QueuePartitions:
 
     def queue(self, value: str) -> str:
         """Return the queue of a value, for publishing."""
-        return f"{self.prefix}/{self.key(value)}"
+        return self.queue_of(self.key(value))
 
     def queue_of(self, partition_key: str) -> str:
         """Return the queue of a partition, for claiming."""
-        return self.queue(unquote(partition_key))
+        return f"{self.prefix}/{partition_key}"
 
     def key(self, value: str) -> str:
-        """Return the percent-encoded partition key of a value; Dagster refuses `...` and control characters in keys."""
-        key = quote(value, safe=" ").replace("...", "%2E%2E%2E")
-        if not key or len(key) > 255:
+        """Return the partition key of a value: the value, percent-encoded where Dagster or a queue name refuses it.
+
+        Those are `...`, control characters and braces. A `%` that already looks like an encoding is encoded too.
+        """
+        key = lease_name(_LOOKS_ENCODED.sub("%25", value)).replace(REFUSED, "%2E%2E%2E")
+        if not _is_key(key):
             raise ConfigurationError(f"a partition key must have 1 to 255 characters when encoded, not {len(key)}")
         return key
 
@@ -59,10 +67,9 @@ class QueuePartitions:
         return unquote(partition_key)
 
     def among(self, queues: Iterable[str]) -> dict[str, str]:
-        """Return the partition key of each of `queues` that belongs to these partitions."""
+        """Return the partition key of each of `queues` that belongs to these partitions: its name after the prefix."""
         start = f"{self.prefix}/"
-        found = {queue: queue.removeprefix(start) for queue in queues if queue.startswith(start)}
-        return {queue: key for queue, key in found.items() if self._is_key(key)}
+        return {queue: queue.removeprefix(start) for queue in queues if queue.startswith(start)}
 
     def holding(self, redis: Any, config: LeasedConfig) -> dict[str, str]:
         """Return the partition key of each non-empty queue of these partitions."""
@@ -70,19 +77,27 @@ class QueuePartitions:
         return {name: known[name] for name in holding(redis, known, config)}
 
     def left_out(self, keys: Mapping[str, str], instance: dg.DagsterInstance) -> list[str]:
-        """Return the queues whose partitions are new to Dagster and exceed `most`; `keys`: the key of each queue."""
+        """Return the queues that get no partition. `keys`: the key of each queue.
+
+        Dagster refuses the keys of some; others are new to Dagster and exceed `most`.
+        """
         known = set(instance.get_dynamic_partitions(self._name))
-        new = [queue for queue, key in keys.items() if key not in known]
-        return new[max(0, self.most - len(known)) :]
+        refused = [queue for queue, key in keys.items() if not _is_key(key)]
+        new = [queue for queue, key in keys.items() if _is_key(key) and key not in known]
+        return [*refused, *new[max(0, self.most - len(known)) :]]
 
     def refusal(self, left_out: Sequence[str]) -> str:
         """Return why queues are left out, and what to do."""
-        more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-        return (
-            f"{', '.join(map(repr, left_out[:3]))}{more} left out, all others served: there are most={self.most:,}"
-            f" partitions {self._name!r} already. If the name is a typing error, consume its messages and run"
-            " `rmq queues forget`; else raise `most` or delete partitions."
-        )
+        keys = self.among(left_out)
+        refused = [name for name in left_out if not _is_key(keys[name])]
+        new = [name for name in left_out if _is_key(keys[name])]
+        why = {
+            f"what follows {self.prefix + '/'!r} in a name must be 1 to {LONGEST} characters without {REFUSED!r}, which"
+            " Dagster refuses. Move the messages to the queue that QueuePartitions.queue returns.": refused,
+            f"there are most={self.most:,} partitions {self._name!r} already. If the name is a typing error, consume"
+            " its messages and run `rmq queues forget`; else raise `most` or delete partitions.": new,
+        }
+        return " ".join(f"{_some(names)} left out, all others served: {text}" for text, names in why.items() if names)
 
     def request(self, keys: Sequence[str], instance: dg.DagsterInstance) -> list[dg.AddDynamicPartitionsRequest]:
         """Add the partitions that Dagster does not know yet."""
@@ -94,9 +109,12 @@ class QueuePartitions:
     def _name(self) -> str:
         return str(self.definition.name)
 
-    def _is_key(self, key: str) -> bool:
-        """Return whether `self.key` can produce `key`; if not, the queue is unrelated and only shares the prefix."""
-        try:
-            return self.key(unquote(key)) == key
-        except ConfigurationError:
-            return False
+
+def _is_key(key: str) -> bool:
+    """Return whether Dagster and its databases accept a key. A queue name has no control characters."""
+    return 0 < len(key) <= LONGEST and REFUSED not in key
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(map(repr, names[:3]))}{more}"

@@ -211,13 +211,30 @@ def test_each_queue_with_work_is_a_partition_that_is_added_once(
     result = tick(tenants)
     assert sorted((r.partition_key, r.tags[QUEUE]) for r in requests(result)) == [
         ("a%2E%2E%2Eb%0A", tenants.queue("a...b\n")),
-        ("north%2F1", tenants.queue("north/1")),
-        ("north%2F1", tenants.queue("north/1")),
+        ("north/1", tenants.queue("north/1")),
+        ("north/1", tenants.queue("north/1")),
     ]
     (added,) = result.dynamic_partitions_requests or ()
-    assert sorted(added.partition_keys) == ["a%2E%2E%2Eb%0A", "north%2F1"]
+    assert sorted(added.partition_keys) == ["a%2E%2E%2Eb%0A", "north/1"]
     instance.add_dynamic_partitions("tenants", added.partition_keys)
     assert not tick(tenants, cursor="3").dynamic_partitions_requests
+
+
+def test_queues_that_other_programs_named_are_served_and_one_that_dagster_refuses_is_named(
+    tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    for value in ("A&B", "x/y", "50%", "東京", "M%C3%BCller"):
+        redis_queue.publish(f"{tenants.prefix}/{value}", ["a"], config=CONFIG)
+    redis_queue.publish(f"{tenants.prefix}/a...b", ["a"], config=CONFIG)
+    result = tick(tenants)
+    assert {r.partition_key: r.tags[QUEUE] for r in requests(result)} == {
+        value: f"{tenants.prefix}/{value}" for value in ("A&B", "x/y", "50%", "東京", "M%C3%BCller")
+    }
+    (added,) = result.dynamic_partitions_requests or ()
+    instance.add_dynamic_partitions("tenants", added.partition_keys)  # Dagster checks them
+    for value in ("A&B", "x/y", "50%", "東京", "M%C3%BCller"):
+        redis_queue.queue(f"{tenants.prefix}/{value}", CONFIG).purge("ready")
+    assert f"'{tenants.prefix}/a...b' left out, all others served" in str(tick(tenants, cursor="9").skip_reason)
 
 
 def test_a_partition_without_work_is_left_alone(

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_core import Backlog, ConfigurationError, IsolatedGroup
+from rmq_core.queue.keys import check_name
 from rmq_dagster import QueuePartitions, build_redis_queue_sensor, redis_queue_status_sensors
 from rmq_dagster.doorbell import Doorbell, round_robin, runs_to_request
 
@@ -122,21 +123,30 @@ TENANTS = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants
 def test_any_value_has_a_valid_partition_key_that_maps_back_to_its_queue(value: str) -> None:
     key = TENANTS.key(value)
     assert "..." not in key
-    assert key.isascii()
-    assert key.isprintable()
+    check_name("queue", TENANTS.queue(value))
     assert TENANTS.value(key) == value
     assert TENANTS.queue_of(key) == TENANTS.queue(value)
 
 
-@pytest.mark.parametrize("value", ["", "x" * 256, "ü" * 99])
+@pytest.mark.parametrize("value", ["", "x" * 256, "\n" * 99])
 def test_a_value_that_makes_no_partition_key_is_refused(value: str) -> None:
     with pytest.raises(ConfigurationError, match="1 to 255"):
         TENANTS.key(value)
 
 
-def test_queues_that_do_not_match_the_pattern_are_not_partitions() -> None:
-    others = ["orders", "orders/", "others/b", "orders/not:encoded", f"orders/{'x' * 300}"]
-    assert TENANTS.among(["orders/a", *others]) == {"orders/a": "a"}
+@pytest.mark.parametrize("value", ["A&B", "x/y", "50%", "東京", "Müller & Co", "a:b", "..", "%zz"])
+def test_a_value_that_dagster_accepts_is_its_own_key(value: str) -> None:
+    """Airflow, Spark and the command line publish to `<prefix>/<value>`."""
+    assert TENANTS.queue(value) == f"orders/{value}"
+    assert TENANTS.among([f"orders/{value}"]) == {f"orders/{value}": value}
+
+
+def test_queues_whose_names_dagster_refuses_are_left_out_by_name() -> None:
+    names = ["orders/", "orders/a...b", f"orders/{'x' * 256}"]
+    with dg.DagsterInstance.ephemeral() as instance:
+        keys = TENANTS.among(["orders", "others/b", "orders/a", *names])
+        assert TENANTS.left_out(keys, instance) == names
+    assert "'orders/', 'orders/a...b'" in TENANTS.refusal(names)
 
 
 def test_partitions_beyond_the_limit_are_left_out_and_the_known_ones_stay() -> None:
