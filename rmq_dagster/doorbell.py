@@ -22,7 +22,7 @@ from rmq_core.work import Threshold, ring_again_s
 from rmq_dagster import holders
 from rmq_dagster.claiming import check_batch
 from rmq_dagster.claims import SensorClaims
-from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.requested import RequestedRuns, coming, queues_of, requested_for, ring_of
 from rmq_dagster.tags import LEASE, QUEUE, RING
 
@@ -94,6 +94,7 @@ class Doorbell:
             raise ConfigurationError(f"claim_for must be longer than 0 s, not {self.claim_for_s}")
         if not self.queue:
             raise ConfigurationError("queue must name a queue; it is empty")
+        named_after(self.queue)
 
     def answer(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
         """Run a tick of a user-written sensor, which keeps its own cursor; its requests get no run keys."""

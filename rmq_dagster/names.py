@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
+from rmq_core import ConfigurationError
+
 
 def dagster_name(queue: str) -> str:
     """Return a name that Dagster accepts for an object that belongs to a queue, or to an asset."""
+    if not isinstance(queue, str):
+        raise ConfigurationError(
+            f"queue must be the name of one queue, or QueuePartitions where these are possible, not {queue!r:.80}. For"
+            " several queues, make definitions for each and merge them: dg.Definitions.merge(*(redis_queue_definitions("
+            "name, target=...) for name in names))"
+        )
     return re.sub(r"\W+", "_", queue, flags=re.ASCII)
 
 

@@ -15,10 +15,15 @@ from urllib.parse import unquote
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig, holding, queues
-from rmq_dagster.names import lease_name
+from rmq_dagster.names import dagster_name, lease_name
 
 REFUSED, LONGEST = "...", 255
 _LOOKS_ENCODED = re.compile("%(?=[0-9A-Fa-f]{2})")
+
+
+def named_after(queue: str | QueuePartitions) -> str:
+    """Return the start of the names of Dagster's objects that belong to a queue. Raises ConfigurationError."""
+    return dagster_name(queue.prefix if isinstance(queue, QueuePartitions) else queue)
 
 
 @dataclasses.dataclass(frozen=True)

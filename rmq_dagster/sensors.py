@@ -10,8 +10,8 @@ import dagster as dg
 
 from rmq_core import LeasedConfig
 from rmq_dagster.doorbell import Doorbell
-from rmq_dagster.names import dagster_name
-from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.partitions import QueuePartitions, named_after
+from rmq_dagster.pools import ADVICE, frees_slots, pools_of
 from rmq_dagster.requested import repository_of
 from rmq_dagster.resources import RING_AGAIN_AFTER_S, RedisQueueResource
 
@@ -50,15 +50,18 @@ def build_redis_queue_sensor(  # noqa: PLR0913  the options of a sensor are para
 
     Further `sensor_options` go to `dagster.sensor`: name, minimum_interval_seconds (10), default_status, ...
     """
-    named = queue if isinstance(queue, str) else queue.prefix
-    name = sensor_options.pop("name", None) or dagster_name(named) + "_doorbell"
+    named = named_after(queue)
+    name = sensor_options.pop("name", None) or f"{named}_doorbell"
     limits = (batch, max_in_flight_runs, _seconds(ring_again_after) or 0, min_messages)
+    pools = sorted(pools_of(target))
     bell = Doorbell(queue, name, *limits, _seconds(max_age), _seconds(claim_for))
 
     @dg.sensor(name=name, target=target, required_resource_keys={resource_key}, **with_interval(sensor_options))
     def doorbell(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
         # The daemon passes resources in the context only; a direct call (in a test) also passes them as keywords.
         resource: RedisQueueResource = getattr(context.resources, resource_key)
+        if pools and not frees_slots(context.instance):
+            context.log.warning("A killed worker keeps its slot of pool %s for good: %s", ", ".join(pools), ADVICE)
         with resource.ticking(config) as (redis, peeking):
             return dataclasses.replace(bell, repository=repository_of(context)).ring(context, redis, peeking)
 

@@ -17,6 +17,7 @@ from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
 from rmq_dagster import holders, runs
 from rmq_dagster.claims import LEASES_LOOKED_AT
 from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.pools import free_slots
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors import with_interval
 from rmq_dagster.tags import PARTITION
@@ -36,7 +37,8 @@ def redis_queue_status_sensors(
 
     A failed run's messages of these queues are nacked, unless Dagster will retry the run; a cancelled run's are
     released untouched, at once when all its steps wait for a retry. Each sensor also settles leases of other ended
-    runs: those whose retry was cancelled or deleted, and those that were deleted. `config` must be the one that the
+    runs: those whose retry was cancelled or deleted, and those that were deleted. An ended run's slots of pools are
+    freed, which Dagster does only if it is configured to. `config` must be the one that the
     runs use. `sensor_options` go to Dagster's run status sensors: monitored_jobs, minimum_interval_seconds (10),
     default_status, ...
     """
@@ -80,6 +82,8 @@ def failed(context: dg.RunStatusSensorContext) -> holders.RunEnding | None:
 
 def settle_all(context: dg.RunStatusSensorContext, queues: Sequence[LeasedQueue], how: HowItEnded) -> None:
     """Settle every lease that the run still owns, and those of other ended runs; leave those of active runs alone."""
+    if context.dagster_run.is_finished and (freed := free_slots(context.instance, context.dagster_run.run_id)):
+        context.log.info("Freed %d slot(s) of pools that run %s still held.", freed, context.dagster_run.run_id)
     if ending := how(context):
         for queue in queues:
             _settle(context, queue, ending)

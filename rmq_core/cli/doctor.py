@@ -11,7 +11,7 @@ from rmq_core.cli.checks import Finding, Level, examine
 from rmq_core.cli.facts import gather
 from rmq_core.cli.failures import Exit
 from rmq_core.cli.formats import examine_formats
-from rmq_core.cli.holders import examine_leases
+from rmq_core.cli.holders import examine_leases, examine_orchestrators
 from rmq_core.cli.opening import Registered, Server, connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Url
 from rmq_core.cli.output import console, emit, plain, table
@@ -40,13 +40,14 @@ _Name = Annotated[
 def doctor(queue: _Name = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Check a server and its queues: version, persistence, memory, permissions, clients, formats; change nothing.
 
-    The exit code is 1 when something must be changed. For a named queue, it reports whether the queue is paused and
-    which leases have a holder that has ended: it queries Airflow and Dagster if they are installed and configured here.
+    The exit code is 1 when something must be changed. It queries Airflow and Dagster if they are installed and
+    configured here, and warns of settings of theirs that stop queues. For a named queue, it reports whether the queue
+    is paused and which leases have a holder that has ended.
     """
     with connected(url) as server:
         known = discipline or _discipline_of(server, queue)
         findings = examine(server.ask(gather(needed(known, queue))))
-        findings += _formats(server, queue, known)
+        findings += [*_formats(server, queue, known), *examine_orchestrators()]
         if queue is not None:
             findings += _of_queue(server, queue, known)
         where = str(server.settings)

@@ -1,9 +1,10 @@
-"""Finds leases whose holder has ended, by querying the orchestrators installed beside RMQ.
+"""Queries the orchestrators installed beside RMQ: which holders have ended, and what is wrong with their settings.
 
 A package registers a function under the entry point group `rmq.holders`. The function takes owners and returns, for
 each one that has ended, the reason, and whether it failed by itself: then its messages may be the cause, and the lease
 is to be expired, which counts a delivery; other leases are to be released. It omits owners that it cannot check here,
 for example without a database.
+A function under `rmq.findings` takes nothing and returns pairs: what is wrong, and what to do.
 """
 
 from __future__ import annotations
@@ -17,8 +18,23 @@ from rmq_core.cli.checks import Finding, Level
 from rmq_core.cli.output import counted
 from rmq_core.reports import LeaseInfo
 
-GROUP = "rmq.holders"
+GROUP, FINDINGS = "rmq.holders", "rmq.findings"
 Ended = Callable[[Collection[str]], Mapping[str, tuple[str, bool]]]
+
+
+def examine_orchestrators() -> Iterator[Finding]:
+    """Yield what the installed orchestrators find wrong with their own settings."""
+    for point in entry_points(group=FINDINGS):
+        try:
+            with redirect_stdout(sys.stderr):
+                found = list(point.load()())
+        except ImportError:  # the orchestrator is not installed
+            continue
+        except Exception as error:  # noqa: BLE001  an orchestrator's error must not end the other checks
+            text = f"it cannot be queried: {type(error).__name__}: {error}"
+            yield Finding(Level.UNKNOWN, point.name, text)
+        else:
+            yield from (Finding(Level.WARN, point.name, text, advice) for text, advice in found)
 
 
 def examine_leases(queue: str, leases: Collection[LeaseInfo]) -> Iterator[Finding]:
