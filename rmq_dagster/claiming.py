@@ -30,6 +30,7 @@ def claim(
     `on_settled`: when all messages of the step's lease are acked already, "skip" raises LeaseAlreadySettled and "next"
     claims more, under `<name>#2`, `#3`, ... If an earlier attempt acked and then failed to store its result,
     this attempt would store a result without those messages in its place: dg.Failure is raised and allows no retries.
+    Raises ConfigurationError when this attempt itself acked them, and "skip" would end its loop over batches.
     Raises LeaseOwnedByOther when the lease of that name has another owner.
     """
     _refuse_interrupted(context)
@@ -41,8 +42,10 @@ def claim(
         queue,
         max_messages=max_messages,
         on_settled=on_settled,
-        check_settled=lambda settled, _: _refuse_lost_result(context, settled),
+        check_settled=lambda settled, _: _check_settled(context, queue, settled, on_settled),
     ).lease
+    if lease is not None:
+        _worked.add(_attempt(context, queue))
     _report(context, queue, lease, max_messages)
     return lease
 
@@ -81,6 +84,27 @@ def _refuse_interrupted(context: runs.StepContext) -> None:
             "The run was cancelled or deleted, or its process was told to stop; nothing was claimed.",
             allow_retries=False,
         )
+
+
+def _attempt(context: runs.StepContext, queue: LeasedQueue) -> tuple[str, str, int, str]:
+    key = context.get_step_execution_context().step.key
+    return context.run.run_id, key, context.retry_number, queue.name
+
+
+_worked: set[tuple[str, str, int, str]] = set()
+"""The attempts of steps that have claimed in this process, and from which queue."""
+
+
+def _check_settled(
+    context: runs.StepContext, queue: LeasedQueue, settled: LeaseAlreadySettled, on_settled: OnSettled
+) -> None:
+    if on_settled == "skip" and _attempt(context, queue) in _worked:
+        # An empty batch would end a loop over batches after the first one, in success.
+        raise ConfigurationError(
+            f"this step has acked a batch of {queue.name!r} already, and a further claim needs a name of its own: pass"
+            " on_settled='next' to every claim of the loop, so that a retry skips the batches that are acked"
+        ) from settled
+    _refuse_lost_result(context, settled)
 
 
 def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled) -> None:

@@ -13,9 +13,9 @@ from rmq_core.work import StatsLimits
 from rmq_dagster.assets import redis_queue_asset
 from rmq_dagster.checks import redis_queue_checks
 from rmq_dagster.dead_letters import redis_queue_dead_letters
-from rmq_dagster.names import dagster_name, dead_letters_asset_name, queue_asset_name
+from rmq_dagster.names import dead_letters_asset_name, queue_asset_name
 from rmq_dagster.observer import OBSERVE_EVERY_S, redis_queue_observer
-from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.redrive import redis_queue_redrive_job
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors import build_redis_queue_sensor
@@ -47,7 +47,7 @@ def redis_queue_definitions(  # noqa: PLR0913  the options of what it defines ar
     >>> defs = dg.Definitions.merge(redis_queue_definitions("flights", target=departures, batch=100), others)
     """
     options: dict[str, Any] = {"config": config, "resource_key": resource_key}
-    name = dagster_name(queue if isinstance(queue, str) else queue.prefix)
+    name = named_after(queue)
     status = {key: sensor_options[key] for key in ("default_status",) if key in sensor_options}
     bell = build_redis_queue_sensor(queue, target=target, **options, **sensor_options)
     endings = redis_queue_status_sensors(queue, name=name, **options, **status)

@@ -9,9 +9,8 @@ from pydantic import Field
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Match
 from rmq_dagster.console_link import console_link
 from rmq_dagster.dead_letters import Letters
-from rmq_dagster.names import dagster_name
 from rmq_dagster.observer import reported
-from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.tags import QUEUE, REDRIVEN
 
@@ -57,7 +56,7 @@ def redis_queue_redrive_job(
 
     >>> ops: {redrive_orders: {config: {reason: "ValueError: cannot read #"}}}
     """
-    named, settings = dagster_name(queue if isinstance(queue, str) else queue.prefix), config
+    named, settings = named_after(queue), config
 
     @dg.op(name=f"redrive_{named}", required_resource_keys={resource_key}, out=dg.Out(int))
     def redrive(context: dg.OpExecutionContext, config: RedriveConfig) -> int:

@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -77,6 +78,17 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     _queues: dict[tuple[str, LeasedConfig], LeasedQueue] = PrivateAttr(default_factory=dict)
     _client: Any = PrivateAttr(default=None)
     _run: dg.DagsterRun | None = PrivateAttr(default=None)
+
+    if not TYPE_CHECKING:  # type checkers know the fields from the class
+
+        def __init__(self, **given: Any) -> None:
+            """Refuse a name that is no field, which Dagster ignores."""
+            # A validator of pydantic would show the other values, passwords too, in its error.
+            for name in given.keys() - type(self).model_fields:
+                meant = get_close_matches(name, type(self).model_fields, 1)
+                hint = f"did you mean {meant[0]}?" if meant else f"its fields are {', '.join(type(self).model_fields)}"
+                raise ConfigurationError(f"{name} is no field of {type(self).__name__}; {hint}")
+            super().__init__(**given)
 
     @classmethod
     def _is_dagster_maintained(cls) -> bool:
@@ -148,7 +160,8 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         The lease is named after root run, step and partition and owned by the run. While Dagster will retry the step or
         the run, an exception keeps the lease, and the retry gets the same messages; the last exception nacks them. A
         cancelled run releases them untouched. `on_settled`: how a re-execution proceeds when its messages are all
-        acked: work on no messages ("skip") or claim new ones ("next").
+        acked: work on no messages ("skip") or claim new ones ("next"). A step that claims one queue several times must
+        pass "next" to every claim, or the second raises ConfigurationError.
 
         Yield a value for an IO manager inside the block: `yield dg.Output(value)`. Dagster stores a returned value
         after the block has acked; if that fails, every retry raises dg.Failure, because no messages are left.

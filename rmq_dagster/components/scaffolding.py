@@ -11,7 +11,7 @@ JOB = '''"""The Spark job: it works on the messages that its run claimed, and ac
 
 from rmq_spark import adopted_batch, session
 
-spark = session("{queue}")
+spark = session("{queue}", **{{"spark.ui.showConsoleProgress": False}})  # progress bars fill the run's log
 with adopted_batch(spark) as batch:
     batch.df.selectExpr("message_id", "string(payload)").show(truncate=False)
 spark.stop()
@@ -74,7 +74,9 @@ class PublishScaffolder(dg.Scaffolder[PublishParameters]):
         return PublishParameters
 
     def scaffold(self, request: dg.ScaffoldRequest[PublishParameters]) -> None:
-        _write(request, "messages.py", MESSAGES, {"function": ".messages.todays"})
+        # A run that is repeated, or a step that is retried, must not publish its messages twice.
+        attributes = {"function": ".messages.todays", "settings": {"dedup": True}}
+        _write(request, "messages.py", MESSAGES, attributes)
 
 
 class ConsumeScaffolder(dg.Scaffolder[AssetParameters]):

@@ -12,7 +12,7 @@ from dagster._core.definitions.job_base import InMemoryJob  # no public function
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.execution.api import execute_run
 
-from rmq_core import Isolation, LeasedQueue
+from rmq_core import ConfigurationError, Isolation, LeasedQueue
 from rmq_dagster import ClaimedBatch, RedisQueueResource
 from rmq_dagster.tags import CLAIMED, ISOLATED, QUEUE
 from tests.dagster.pipeline import CONFIG
@@ -443,8 +443,8 @@ def test_a_step_may_claim_in_several_consecutive_blocks(
 
     @dg.op
     def drain(context: dg.OpExecutionContext) -> None:
-        for on_settled in ("next", "next", "skip"):
-            terms: Any = {"on_settled": on_settled, "max_messages": 1}
+        for _ in range(2):
+            terms: Any = {"on_settled": "next", "max_messages": 1}
             with redis_queue.claimed(context, queue.name, config=CONFIG, **terms) as batch:
                 seen.append([*batch.payloads, batch.acked_before])
 
@@ -454,11 +454,35 @@ def test_a_step_may_claim_in_several_consecutive_blocks(
 
     result = work.execute_in_process(instance=instance)
     assert result.success
-    assert seen == [["a", None], ["b", None], [1]]
+    assert seen == [["a", None], ["b", None]]
     assert queue.stats().ready == 1
     record = instance.get_run_by_id(result.run_id)
     assert record is not None
     assert record.tags[CLAIMED] == "2"
+
+
+def test_a_second_claim_in_a_step_without_a_name_of_its_own_is_refused_and_not_empty(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: list[list[Any]]
+) -> None:
+    """An empty batch would end the loop after one batch, in success, while messages are ready."""
+    queue.publish_many(["a", "b", "c"])
+
+    @dg.op
+    def drain(context: dg.OpExecutionContext) -> None:
+        while True:
+            with redis_queue.claimed(context, queue.name, max_messages=1, config=CONFIG) as batch:
+                if not batch:
+                    break
+                seen.append(batch.payloads)
+
+    @dg.job
+    def work() -> None:
+        drain()
+
+    with pytest.raises(ConfigurationError, match="on_settled='next'"):
+        work.execute_in_process(instance=instance)
+    assert seen == [["a"]]
+    assert queue.stats()[:3] == (2, 0, 0)
 
 
 def test_a_retried_step_continues_with_the_block_that_failed(

@@ -28,6 +28,13 @@ def test_a_resource_without_a_url_raises_an_error_that_names_the_url() -> None:
         RedisQueueResource()
 
 
+@pytest.mark.parametrize(("name", "hint"), [("max_delivery", "did you mean max_deliveries"), ("host", "its fields")])
+def test_a_name_that_is_no_field_is_refused_without_showing_the_other_values(name: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name} is no field of RedisQueueResource; {hint}") as refused:
+        RedisQueueResource(url="redis://h", password="canary", **{name: 3})
+    assert "canary" not in str(refused.value)
+
+
 def test_an_empty_url_is_refused_at_the_first_use() -> None:
     with pytest.raises(ConfigurationError, match="url"):
         RedisQueueResource(url="").queue("work")

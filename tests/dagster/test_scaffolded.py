@@ -83,7 +83,8 @@ def test_the_scaffolded_messages_are_published_and_the_scaffolded_job_shows_and_
 ) -> None:
     for name in COMPONENTS:
         scaffold(project, queue.name, name)
-    materialize(project, redis_queue, "orders", instance=instance)
+    for _ in range(2):  # the second time, they are duplicates
+        materialize(project, redis_queue, "orders", instance=instance)
     assert [message.payload for message in queue.peek(9)] == [{"name": "first"}, {"name": "second"}]
     materialize(project, redis_queue, "invoices", instance=instance)
     assert '{"name":"second"}' in capfd.readouterr().out

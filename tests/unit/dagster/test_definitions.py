@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+from typing import Any
+
 import dagster as dg
 import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig
-from rmq_dagster import Limit, QueueLimits, QueuePartitions, RedisQueueResource, redis_queue_definitions
+from rmq_dagster import (
+    Limit,
+    QueueLimits,
+    QueuePartitions,
+    RedisQueueResource,
+    build_redis_queue_sensor,
+    redis_queue_definitions,
+    redis_queue_redrive_job,
+)
 
 # Dagster deprecates a function that it uses itself to make observable assets external ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
@@ -71,3 +81,11 @@ def test_queues_of_partitions_have_sensors_only_and_no_limits() -> None:
     }
     with pytest.raises(ConfigurationError, match="limits need one queue"):
         redis_queue_definitions(tenants, target=invoices, limits=QueueLimits())
+
+
+@pytest.mark.parametrize("define", [redis_queue_definitions, build_redis_queue_sensor, redis_queue_redrive_job])
+@pytest.mark.parametrize("several", [["x", "y"], ("x",), None, 7])
+def test_several_queues_are_refused_with_the_way_to_define_them(define: Any, several: Any) -> None:
+    terms = {} if define is redis_queue_redrive_job else {"target": "work"}
+    with pytest.raises(ConfigurationError, match=r"^queue must be .*merge"):
+        define(several, **terms)
