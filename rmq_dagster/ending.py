@@ -1,7 +1,8 @@
 """Decide what happens to the lease of a failed step: kept while Dagster will retry, nacked after the last attempt.
 
 The lease is released when the run or the process of the step is terminated, by Dagster's "Terminate" or by SIGTERM:
-that is no failure. Every other error that ends a step, `sys.exit` included, counts as a failure.
+that is no failure. Every other error that ends a step counts as a failure: `sys.exit`, too, and the end of a run that
+exceeded its maximum runtime, which may be due to a message.
 """
 
 from __future__ import annotations
@@ -68,9 +69,12 @@ def _conclude(context: runs.StepContext, held: Settleable, config: LeasedConfig,
     # so keep the failed step in memory.
     error = runs.failure_of(context, raised)
     ended = runs.is_interrupted(context, error)
-    delay = None if ended else runs.retry_delay(context, error)
+    if ended and runs.timed_out(context.instance, context.run.run_id):
+        delay, reason, ended = runs.run_retry_delay(context), "the run exceeded its maximum runtime", False
+    else:
+        delay, reason = None if ended else runs.retry_delay(context, error), _reason(error)
     keep_s = None if delay is None else kept_s(config, delay)
-    how = conclude(held, _reason(error), keep_s=keep_s, retried=delay is not None, blameless=ended)
+    how = conclude(held, reason, keep_s=keep_s, retried=delay is not None, blameless=ended)
     return f"{how}: the run, or its process, was ended" if ended else how
 
 
@@ -79,4 +83,5 @@ def _reason(error: BaseException) -> str:
         return "the result could not be stored"
     if isinstance(error, dg.RetryRequested) and error.__cause__:
         error = error.__cause__  # the error for which Dagster's policy, or the step, requested a retry
-    return f"{type(error).__name__}: {error}"[:500]
+    text = str(error)
+    return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__

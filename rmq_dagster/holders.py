@@ -1,8 +1,12 @@
 """Holders: find ended runs, and settle their leases.
 
-A lease kept for a retry is released once no retry will come. If a run is terminated or deleted between attempts, no
+A lease kept for a retry is settled once no retry will come. If a run is terminated or deleted between attempts, no
 process is left to release its lease, and deletion emits no event; so sensor ticks and `rmq doctor` check lease owners
 against Dagster's records. Runs that may still settle or be retried, and owners that are not run ids, are left alone.
+
+Law: what people do, a termination, a deletion, counts no delivery. Any other end, or one of which nothing is known,
+counts as a failed delivery, all tries under one lease as one: a message may have caused it, and only counting ends
+a crash loop.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunEnding(NamedTuple):
-    """How an owner's run ended. failed: nack its messages, else release them.
+    """How an owner's run ended. failed: nack its messages, which counts a delivery; else release them.
 
     known: Dagster has a record of the run; if not, it was deleted or belongs to another Dagster.
     """
@@ -68,7 +72,7 @@ def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, Ru
 def settle_ended(
     instance: dg.DagsterInstance, queues: Collection[LeasedQueue], is_ours: Callable[[LeaseInfo], bool] | None = None
 ) -> Iterator[str]:
-    """Release leases of ended runs, nack those of failed ones; yield a log line for each.
+    """Nack leases of ended runs, release those of runs that people ended; yield a log line for each.
 
     For unknown runs, release only leases kept for a retry: active ones may belong to another Dagster, or to a deleted
     run still executing. `is_ours`: recognises our leases whose ids are not from steps.
@@ -91,7 +95,8 @@ def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: RunEnding) ->
             queue.release_lease(lease_id, if_owner=owner)
     except (LeaseLost, LeaseAlreadySettled) as gone:
         return f"Lease unchanged: {gone}"
-    return f"The messages of lease {lease_id!r} are back in {queue.name!r}: {ending.reason}."
+    counted = "a failed delivery was counted" if ending.failed else "no delivery was counted"
+    return f"The messages of lease {lease_id!r} are back in {queue.name!r}, {counted}: {ending.reason}."
 
 
 def failure_of(run: dg.DagsterRun) -> RunEnding:
@@ -100,12 +105,19 @@ def failure_of(run: dg.DagsterRun) -> RunEnding:
 
 
 def canceling(instance: dg.DagsterInstance, run: dg.DagsterRun) -> RunEnding | None:
-    """Return the ending of a run being cancelled; None while a step executes, which releases its own lease."""
-    return None if runs.is_working(instance, run.run_id) else RunEnding(f"run {run.run_id} is being canceled")
+    """Return the ending of a run being cancelled.
+
+    None while a step executes, which settles its own lease, and for a run that Dagster itself is about to fail.
+    """
+    if runs.is_working(instance, run.run_id) or runs.timed_out(instance, run.run_id):
+        return None
+    return RunEnding(f"run {run.run_id} is being canceled")
 
 
-def canceled(run: dg.DagsterRun) -> RunEnding:
+def canceled(instance: dg.DagsterInstance, run: dg.DagsterRun) -> RunEnding:
     """Return the ending of a cancelled run."""
+    if runs.timed_out(instance, run.run_id):
+        return RunEnding(f"run {run.run_id} exceeded its maximum runtime", failed=True)
     return RunEnding(f"run {run.run_id} was canceled")
 
 
@@ -120,9 +132,9 @@ def _ending(
     if not run.is_finished or _has_just_ended(record):
         return None
     if run.status is dg.DagsterRunStatus.CANCELED:
-        return canceled(run)
+        return canceled(instance, run)
     if run.status is dg.DagsterRunStatus.SUCCESS:
-        return RunEnding(f"run {run.run_id} succeeded without settling it")
+        return RunEnding(f"run {run.run_id} succeeded without settling it", failed=True)
     return _ending_of_failed(instance, run, retried.get(runs.root(run), ()))
 
 

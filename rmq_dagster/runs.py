@@ -26,6 +26,7 @@ STOPS = (
     dg.DagsterEventType.STEP_SKIPPED,
 )
 CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
+TIMED_OUT = "exceeding maximum runtime"
 INTERRUPTS = (KeyboardInterrupt, DagsterExecutionInterruptedError)
 RESULTS = (dg.DagsterEventType.STEP_OUTPUT, dg.DagsterEventType.STEP_SUCCESS)
 
@@ -78,10 +79,13 @@ def is_run_id(owner: str) -> bool:
 def retry_delay(context: StepContext, error: BaseException) -> float | None:
     """Return the seconds until Dagster retries this step after `error`; None if this is the last attempt."""
     delay = None if context.get_step_execution_context().retry_mode.disabled else _step_retry_delay(context, error)
-    if delay is not None:
-        return delay
+    return run_retry_delay(context, RunFailureReason.STEP_FAILURE) if delay is None else delay
+
+
+def run_retry_delay(context: StepContext, reason: RunFailureReason = RunFailureReason.RUN_EXCEPTION) -> float | None:
+    """Return 0 if Dagster will retry the run once it has failed for this reason; else None."""
     failed = context.run.with_status(dg.DagsterRunStatus.FAILURE)
-    return 0.0 if will_be_retried(context.instance, failed, RunFailureReason.STEP_FAILURE) else None
+    return 0.0 if will_be_retried(context.instance, failed, reason) else None
 
 
 def _step_retry_delay(context: StepContext, error: BaseException) -> float | None:
@@ -123,6 +127,15 @@ def is_interrupted(context: StepContext, error: BaseException | None = None) -> 
         return True
     run = context.instance.get_run_by_id(context.run.run_id)
     return run is None or run.status in CANCELLED
+
+
+def timed_out(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """Return whether Dagster's run monitoring, not a person, stopped the run: it exceeded its maximum runtime.
+
+    Only the message of the event says so; an event with another message follows it.
+    """
+    events = instance.all_logs(run_id, of_type=dg.DagsterEventType.RUN_CANCELING)
+    return any(entry.dagster_event and TIMED_OUT in (entry.dagster_event.message or "") for entry in events)
 
 
 _interrupted: set[str] = set()

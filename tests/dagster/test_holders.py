@@ -180,12 +180,14 @@ def test_the_lease_of_a_run_that_failed_finally_is_nacked(
     assert (message.deliveries, message.history[-1].reason) == (1, f"run {run.run_id} failed")
 
 
-def test_the_lease_left_by_a_successful_run_is_released(
+def test_the_lease_left_by_a_successful_run_is_nacked_because_nothing_is_known_of_it(
     tick: Tick, queue: LeasedQueue, run_of: RunOf, keep: Keep
 ) -> None:
-    keep(run_of(SUCCESS).run_id)
+    run = run_of(SUCCESS)
+    keep(run.run_id)
     tick()
-    assert [(message.deliveries, message.history) for message in queue.peek(9)] == [(0, ())]
+    (message,) = queue.peek(9)
+    assert (message.deliveries, message.history[-1].reason) == (1, f"run {run.run_id} succeeded without settling it")
 
 
 def test_a_run_that_has_only_just_finished_may_still_settle(
