@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,10 +53,14 @@ class ClaimedBatch(HeldBatch):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How many messages a step claims, and how it proceeds when all messages of its lease are acked already."""
+    """How many messages a step claims, and how it proceeds when all messages of its lease are acked already.
+
+    sequential: it settles each message before it begins the next, so that a kill is blamed on one message.
+    """
 
     max_messages: int = 1000
     on_settled: OnSettled = "skip"
+    sequential: bool = False
 
     def __post_init__(self) -> None:
         check_batch("max_messages", self.max_messages)
@@ -76,7 +81,7 @@ def working(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> Iter
 
 def _claimed(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> ClaimedBatch:
     try:
-        lease = claim(context, queue, max_messages=terms.max_messages, on_settled=terms.on_settled)
+        lease = claim(context, queue, **dataclasses.asdict(terms))
     except LeaseAlreadySettled as settled:
         context.log.info("All messages of lease %r were acked before: %d message(s)", settled.lease_id, settled.acked)
         return ClaimedBatch(queue, None, settled.acked, asked=terms.max_messages)

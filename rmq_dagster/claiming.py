@@ -23,7 +23,12 @@ LARGEST_BATCH = 1_000_000
 
 
 def claim(
-    context: runs.StepContext, queue: LeasedQueue, *, max_messages: int, on_settled: OnSettled = "skip"
+    context: runs.StepContext,
+    queue: LeasedQueue,
+    *,
+    max_messages: int,
+    on_settled: OnSettled = "skip",
+    sequential: bool = False,
 ) -> Lease | None:
     """Take over the lease of an earlier attempt of this step, else claim new messages; None when nothing is ready.
 
@@ -42,6 +47,7 @@ def claim(
         queue,
         max_messages=max_messages,
         on_settled=on_settled,
+        sequential=sequential,
         check_settled=lambda settled, _: _check_settled(context, queue, settled, on_settled),
     ).lease
     if lease is not None:

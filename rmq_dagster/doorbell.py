@@ -189,7 +189,7 @@ class Doorbell:
     def settle_ended(
         self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig, names: Sequence[str]
     ) -> None:
-        """Release leases of cancelled or deleted runs; nack those of runs that failed for good."""
+        """Release leases of cancelled or deleted runs; expire those of runs that failed for good."""
         with ExitStack() as opened:
             queues = [opened.enter_context(LeasedQueue(redis, name, config)) for name in names]
             for done in holders.settle_ended(context.instance, queues, self.was_claimed_here):

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunEnding(NamedTuple):
-    """How an owner's run ended. failed: nack its messages, which counts a delivery; else release them.
+    """How an owner's run ended. failed: expire its leases, which counts a delivery; else release them.
 
     known: Dagster has a record of the run; if not, it was deleted or belongs to another Dagster.
     """
@@ -72,7 +72,7 @@ def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, Ru
 def settle_ended(
     instance: dg.DagsterInstance, queues: Collection[LeasedQueue], is_ours: Callable[[LeaseInfo], bool] | None = None
 ) -> Iterator[str]:
-    """Nack leases of ended runs, release those of runs that people ended; yield a log line for each.
+    """Expire leases of ended runs, release those of runs that people ended; yield a log line for each.
 
     For unknown runs, release only leases kept for a retry: active ones may belong to another Dagster, or to a deleted
     run still executing. `is_ours`: recognises our leases whose ids are not from steps.
@@ -89,8 +89,7 @@ def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: RunEnding) ->
     """Settle the lease of an ended run if that run still owns it; return a log line."""
     try:
         if ending.failed:
-            # Adopting as the same owner counts no delivery, and fences off the old run.
-            queue.nack(queue.adopt(lease_id, owner=owner, if_owner=owner), reason=ending.reason)
+            queue.expire_lease(lease_id, if_owner=owner, reason=ending.reason)
         else:
             queue.release_lease(lease_id, if_owner=owner)
     except (LeaseLost, LeaseAlreadySettled) as gone:

@@ -153,6 +153,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         *,
         max_messages: int = 1000,
         on_settled: OnSettled = "skip",
+        sequential: bool = False,
         config: LeasedConfig | None = None,
     ) -> AbstractContextManager[ClaimedBatch]:
         """Claim messages for a block of a step: a heartbeat extends the lease meanwhile; the end of the block acks.
@@ -161,7 +162,8 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         the run, an exception keeps the lease, and the retry gets the same messages; the last exception nacks them. A
         cancelled run releases them untouched. `on_settled`: how a re-execution proceeds when its messages are all
         acked: work on no messages ("skip") or claim new ones ("next"). A step that claims one queue several times must
-        pass "next" to every claim, or the second raises ConfigurationError.
+        pass "next" to every claim, or the second raises ConfigurationError. `sequential`: the block settles each
+        message before it begins the next; if its process is killed, only the message that was in work counts a failure.
 
         Yield a value for an IO manager inside the block: `yield dg.Output(value)`. Dagster stores a returned value
         after the block has acked; if that fails, every retry raises dg.Failure, because no messages are left.
@@ -170,7 +172,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         ...     for message in batch: ...
         ...     return dg.MaterializeResult(metadata=batch.metadata)
         """
-        return working(context, self.queue(queue, config), Terms(max_messages, on_settled))
+        return working(context, self.queue(queue, config), Terms(max_messages, on_settled, sequential))
 
     def submitted(
         self,

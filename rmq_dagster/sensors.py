@@ -38,7 +38,7 @@ def build_redis_queue_sensor(  # noqa: PLR0913  the options of a sensor are para
     together and are tried apart from the others), minus the runs of this sensor that are already on their way. At most
     `max_in_flight_runs` are on their way at a time. A run that has claimed no longer counts: Dagster's own concurrency
     limits decide how many runs work at once. Leases of cancelled or deleted runs are released, those of runs that
-    failed for good are nacked. Times are seconds or timedelta.
+    failed for good expire at once, which counts a failed delivery. Times are seconds or timedelta.
 
     queue: a name, or QueuePartitions, whose queues are the dynamic partitions of `target`.
     min_messages, max_age: request runs when this many messages are ready, or when the oldest has waited this long.

@@ -35,9 +35,9 @@ def redis_queue_status_sensors(
 ) -> list[dg.SensorDefinition]:
     """Return three sensors, `<name>_on_failure`, `_on_cancel` and `_on_canceling`, that settle leases of ended runs.
 
-    A failed run's messages of these queues are nacked, unless Dagster will retry the run, and so are those of a run
-    that exceeded its maximum runtime. Those of a run that people terminated are released untouched, at once when all
-    its steps wait for a retry. Each sensor also settles leases of other ended
+    The leases of a failed run expire at once, which counts a failed delivery of their messages, unless Dagster will
+    retry the run; and so do those of a run that exceeded its maximum runtime. Those of a run that people terminated are
+    released untouched, at once when all its steps wait for a retry. Each sensor also settles leases of other ended
     runs: those whose retry was cancelled or deleted, and those that were deleted. An ended run's slots of pools are
     freed, which Dagster does only if it is configured to. `config` must be the one that the
     runs use. `sensor_options` go to Dagster's run status sensors: monitored_jobs, minimum_interval_seconds (10),

@@ -52,8 +52,9 @@ class RedisQueueConsumeComponent(MessageAssetComponent):
 
         Raises dg.Failure when every message failed: a run that did nothing must not look like one that succeeded.
         """
-        queue, terms = self.queue_of_run(context), {"max_messages": self.max_messages, "on_settled": self.on_settled}
-        with self.redis(context).claimed(context, queue, config=self.config, **terms) as batch:  # type: ignore[arg-type]
+        terms: dict[str, Any] = {"max_messages": self.max_messages, "on_settled": self.on_settled}
+        terms["sequential"] = self.per != "batch"
+        with self.redis(context).claimed(context, self.queue_of_run(context), config=self.config, **terms) as batch:
             found = self.work(context, batch, function) if batch else {}
             result = dg.MaterializeResult[Any](metadata={**found, **_counted(batch), **batch.metadata})
         if batch and batch.failed == len(batch):

@@ -68,6 +68,23 @@ def test_a_function_gets_each_message_and_only_the_one_that_fails_is_nacked(
     assert by_payload["bad"].history[-1].reason == "ValueError: cannot read 17"
 
 
+@pytest.mark.parametrize(("per", "blamed"), [("message", ["b"]), ("batch", ["a", "b", "c"])])
+def test_a_lease_that_ends_in_work_is_blamed_on_the_message_in_work(
+    materialize: Materialize, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch, per: str, blamed: list[str]
+) -> None:
+    """As if the worker were killed: its lease ends, and whatever it settles later is refused."""
+
+    def killed(given: Any) -> None:
+        if per == "batch" or given.payload == "b":
+            (lease,) = queue.leases()
+            queue.expire_lease(lease.id)
+
+    monkeypatch.setattr(callables, "work", killed)
+    queue.publish_many(["a", "b", "c"])
+    assert not materialize(consumer(queue.name, per=per, on_error="fail")).success
+    assert sorted(str(message.payload) for message in queue.peek(9) if message.history) == blamed
+
+
 def test_a_run_without_messages_succeeds_and_calls_nothing(
     materialize: Materialize, queue: LeasedQueue, worked: list[Any]
 ) -> None:

@@ -54,7 +54,7 @@ def ended(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQu
     return evaluate
 
 
-def test_the_lease_of_a_failed_run_is_nacked_with_the_run_as_its_reason(
+def test_the_lease_of_a_failed_run_expires_with_the_run_as_its_reason(
     queue: LeasedQueue, run_of: Callable[..., dg.DagsterRun], ended: Ended
 ) -> None:
     queue.publish_many(["a", "b"])
@@ -65,6 +65,21 @@ def test_the_lease_of_a_failed_run_is_nacked_with_the_run_as_its_reason(
         ("a", 1, f"run {run.run_id} failed"),
         ("b", 1, f"run {run.run_id} failed"),
     ]
+
+
+def test_a_kill_in_sequential_work_counts_for_the_message_that_was_in_work_alone(
+    queue: LeasedQueue, run_of: Callable[..., dg.DagsterRun], ended: Ended
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    run = run_of(FAILED)
+    lease = queue.claim(lease_id="work", owner=run.run_id, max_messages=3, sequential=True)
+    assert lease is not None
+    queue.ack(lease, [next(iter(queue.messages(lease)))])
+    ended(run)
+    assert {m.payload: (m.deliveries, [f.reason for f in m.history]) for m in queue.peek(9)} == {
+        "b": (1, [f"run {run.run_id} failed"]),
+        "c": (0, []),
+    }
 
 
 def test_the_lease_of_a_canceled_run_is_released(
