@@ -1,6 +1,7 @@
-"""One message that fails or kills its step, among many: the others are acked after few runs, whatever the retries.
+"""Messages that fail or kill their step, among many: the others are acked after few runs, whatever the retries.
 
-The full form has 200 messages and six ways; the short form one, on a few messages.
+The status sensors are on, and the lease is the default, so that only they can return what a killed step held in time.
+The full form has 200 messages, one to five of them bad; the short form a few.
 """
 
 from __future__ import annotations
@@ -29,8 +30,15 @@ pytestmark = [
 ]
 
 FULL = {f"{what}_{retries}": 200 for what in ("fails", "kills") for retries in (0, 1, 3)}
-SHORT = {"fails_1": 8}
-WORDS = {"fails": "fails its step", "kills": "kills its process"}
+FULL |= {"kills5_0": 200, "steps_0": 200, "steps5_0": 200}
+SHORT = {"fails_1": 8, "steps_0": 8}
+WORDS = {
+    "fails": "message that fails its step",
+    "kills": "message that kills its process",
+    "kills5": "messages that kill their process",
+    "steps": "message that kills its process, worked on one by one",
+    "steps5": "messages that kill their process, worked on one by one",
+}
 PATIENCE_S, LOOK_S = 3600, 0.5
 
 
@@ -53,10 +61,14 @@ def deployment(
     with deployed(tmp_path_factory.mktemp("dagster"), postgres, "tests.faults.dagster.poison", told) as running:
         for case, messages in cases.items():
             with LeasedQueue(redis.url, case, CONFIG) as queue:
-                queue.publish_many(
-                    [POISON if number == messages // 3 else f"good {number}" for number in range(messages)]
-                )
+                bad = set(range(messages // 3, messages, messages // poisons_of(case)))
+                queue.publish_many([POISON if number in bad else f"good {number}" for number in range(messages)])
         yield running
+
+
+def poisons_of(case: str) -> int:
+    """Return how many messages of a case are bad."""
+    return 5 if "5" in case else 1
 
 
 def runs(deployment: Deployment, case: str) -> list[dg.DagsterRun]:
@@ -64,11 +76,11 @@ def runs(deployment: Deployment, case: str) -> list[dg.DagsterRun]:
     return list(deployment.instance.get_runs(dg.RunsFilter(tags={SENSOR: f"bell_{case}"})))
 
 
-def runs_needed(deployment: Deployment, case: str) -> int:
-    """Return how many runs had claimed when the last message other than the poison was acked."""
-    notes = [note for note in deployment.board.notes("began", "acked") if note["mode"] == case]
+def before_the_last_ack(deployment: Deployment, case: str, event: str) -> int:
+    """Return how many runs began, or were hit by a bad message, before the last of the others was acked."""
+    notes = [note for note in deployment.board.notes(event, "acked") if note["mode"] == case]
     last = max(place for place, note in enumerate(notes) if note["event"] == "acked")
-    return len({note["run"] for note in notes[:last]})
+    return len({note["run"] for note in notes[:last] if note["event"] == event})
 
 
 def await_that(condition: Any, deployment: Deployment) -> None:
@@ -85,24 +97,28 @@ def most_at_once(deployment: Deployment, case: str) -> int:
     return max(len(tick.run_ids) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id))
 
 
-def test_one_poison_message_costs_few_runs_and_no_other_message_dies(
+def test_poison_costs_few_runs_and_no_other_message_dies(
     deployment: Deployment, redis: Server, case: str, pytestconfig: pytest.Config
 ) -> None:
     messages, (what, _, retries) = chosen(pytestconfig)[case], case.partition("_")
-    bound = math.floor(2 * math.log2(messages) + 4)
+    poisons = poisons_of(case)
     with LeasedQueue(redis.url, case, CONFIG) as queue:
         await_that(lambda: sum(queue.stats()[:3]) == 0, deployment)
-        assert [letter.payload for letter in queue.dead_letters(10)] == [POISON]
-    needed, asked = runs_needed(deployment, case), runs(deployment, case)
+        assert [letter.payload for letter in queue.dead_letters(10)] == [POISON] * poisons
+    # No strategy finds five that kill whole batches in as few runs as one: it has to tell 2.5 billion cases apart.
+    bound = math.floor(2 * math.log2(messages) + 4) * (poisons if what == "kills5" else 1)
+    hit, needed = (before_the_last_ack(deployment, case, event) for event in ("hit", "began"))
     PAGE.figures.append(
         Figure(
-            f"runs until all but the one of {messages} messages that {WORDS[what]} are acked, {retries} step retries",
-            str(needed),
+            f"runs until all but {poisons} of {messages} are acked: {WORDS[what]}, {retries} step retries",
+            f"{needed}, of which {hit} failed",
             f"≤ {bound}",
             met=needed <= bound,
         )
     )
     assert needed <= bound
+    asked = runs(deployment, case)
     assert sum(run.tags.get(CLAIMED) == "0" for run in asked) <= 2, "runs for nothing"
-    assert most_at_once(deployment, case) > 1, "the two halves of what failed together are asked for at once"
-    assert any(run.tags.get(ISOLATED) == "true" for run in asked)
+    if not what.startswith("steps"):  # in steps, one message is blamed, and no others are under suspicion
+        assert any(run.tags.get(ISOLATED) == "true" for run in asked)
+        assert most_at_once(deployment, case) > 1, "the two halves of what failed together are asked for at once"
