@@ -15,6 +15,7 @@ from rmq_dagster.dead_letters import redis_queue_dead_letters
 from rmq_dagster.definitions import redis_queue_definitions
 from rmq_dagster.observer import redis_queue_observer
 from rmq_dagster.ops import publish_op
+from rmq_dagster.outbox import Outbox
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.pipes import LeasedInvocation, PipesRedisQueueSparkClient
 from rmq_dagster.redrive import RedriveConfig, redis_queue_redrive_job
@@ -27,6 +28,7 @@ __all__ = [
     "ClaimedBatch",
     "LeasedInvocation",
     "Limit",
+    "Outbox",
     "PipesRedisQueueSparkClient",
     "QueueLimits",
     "QueuePartitions",

@@ -22,6 +22,7 @@ from rmq_core.work import OnSettled, publishing_as
 from rmq_dagster import runs
 from rmq_dagster.batch import ClaimedBatch, Terms, working
 from rmq_dagster.doorbell import Doorbell
+from rmq_dagster.outbox import Outbox, collecting
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.publisher import headers_of
 from rmq_dagster.requested import repository_of, sensor_of
@@ -145,6 +146,19 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
             raise ConfigurationError("payloads must be an iterable: write [payload] to publish a single one")
         with self._briefly(queue, config) as opened:
             return opened.publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
+
+    def outbox(
+        self, context: runs.StepContext, queue: str, *, config: LeasedConfig | None = None
+    ) -> AbstractContextManager[Outbox]:
+        """Collect messages in a block of a step and publish them at its end, once however often the step is retried.
+
+        If the block raises, nothing is published. A retry of the step, or a re-execution of its run, whose block was
+        published before publishes nothing. Several blocks of a step count in their order.
+
+        >>> with redis_queue.outbox(context, "invoices") as outbox:
+        ...     outbox.publish(invoices)
+        """
+        return collecting(context, self.queue(queue, config))
 
     def claimed(
         self,

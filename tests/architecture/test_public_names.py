@@ -14,6 +14,8 @@ from rmq_core._lazy import MOVED
 FACES = [rmq_core, rmq_core.asyncio]
 MODULES = ("jobs", "reliable", "rotation", "streams", "work")
 NEVER_MOVED = {
+    "claimable",
+    "ring_again_s",
     "ALERTS",
     "acting_as",
     "AlertLimits",
