@@ -45,7 +45,7 @@ class ServerBinary(NamedTuple):
     path: str
     version: tuple[int, int]
     kind: str
-    """`Redis` or `Valkey`: from Valkey 9 on, neither reads the other's newer snapshots."""
+    """`Redis` or `Valkey`: neither reads snapshots of Redis 8 or of Valkey 9 that the other wrote."""
 
 
 def start(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> str:
@@ -138,7 +138,8 @@ def _check_format(root: Path, server: ServerBinary) -> None:
     """
     written = _format(root)
     said = _last_words(root).rpartition("Server initialized")[2]
-    if "RDB format version" in said or (written.startswith("VALKEY") and server.kind != "Valkey"):
+    reads_valkey = server.kind == "Valkey" and server.version >= (9, 0)
+    if "RDB format version" in said or (written.startswith("VALKEY") and not reads_valkey):
         raise ConfigurationError(
             f"url: {root} holds data in the format {written}, which {server.path} does not read "
             f"({server.kind} {server.version[0]}.{server.version[1]}). It was not changed: use the server that wrote "

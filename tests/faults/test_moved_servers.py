@@ -19,9 +19,11 @@ OLD = "7.0"
 SAME = "faults/test_moved_servers.py::test_a_queue_goes_on_with_its_leases_on_the_new_server"
 FILES: dict[str, list[str]] = {"rdb": [], "aof": ["--appendonly", "yes"]}
 ROUTES = [
-    ("rdb", "8.6"), ("aof", "valkey"),
-    pytest.param(("rdb", "valkey"), marks=pytest.mark.nightly(SAME)),
-    pytest.param(("aof", "8.6"), marks=pytest.mark.nightly(SAME)),
+    ("rdb", "8.0"), ("aof", "valkey"),
+    *(
+        pytest.param(route, marks=pytest.mark.nightly(SAME))
+        for route in (("aof", "8.0"), ("rdb", "8.6"), ("aof", "8.6"), ("rdb", "valkey"), ("rdb", "valkey-8.1"))
+    ),
 ]  # fmt: skip
 
 

