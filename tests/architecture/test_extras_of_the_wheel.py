@@ -9,9 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
-from tests.wheel import BOTH, build_wheel, requirements, resolve
+from tests.wheel import BOTH, ROOT, build_wheel, requirements, resolve
 
+PARTS = ("apache-airflow", "dagster", "pyspark", "redis")
 PROVIDER = "apache-airflow-providers-apache-spark"
 # Extras, additional requirements of a user, which of the two is installed, and the major version of the Spark provider.
 INSTALLS = {
@@ -32,3 +34,12 @@ def test_the_extras_resolve_to_one_pyspark(install: str, wheel: Path, tmp_path: 
     found = resolve(tmp_path, requirements(wheel, extras, others))
     assert [name for name in BOTH if name in found] == [expected]
     assert found[PROVIDER].split(".")[0] == major
+
+
+def test_everything_in_one_environment_is_no_older_than_what_the_tests_run_with(wheel: Path, tmp_path: Path) -> None:
+    found = resolve(tmp_path, requirements(wheel, "all,dev"))
+    tested = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if "==" in line
+    )
+    older = {name: found[name] for name in PARTS if Version(found[name]) < Version(tested[name])}
+    assert older == {}
