@@ -11,7 +11,6 @@ STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt | cksum | cut
 PACKAGES := rmq_core rmq_airflow rmq_dagster rmq_spark pyspark_rmq
 # On a busy machine the workers of mypy start too late for it, which is its exit code 2; then one process checks all.
 MYPY := mypy --strict $(foreach package,$(PACKAGES),--package $(package))
-export NO_MKDOCS_2_WARNING := 1 # of the theme: it says which tools follow it in 2027
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -111,9 +110,9 @@ conformance: $(STAMP) ## try every promise on every server and cluster, and writ
 	python -m pytest -p tests.redis.conformance.report --conformance-report=build/measured/conformance.md \
 		tests/redis/test_conformance.py --product=full -k promise_is_kept
 
-# The API pages inspect FastAPI too, which warns of its own test client.
+# The API pages inspect FastAPI too, which warns of its own test client. With --quiet, no warning would be an error.
 docs: $(STAMP) ## build the site in build/site; a warning or a dead link is an error
-	PYTHONWARNINGS='ignore:Using `httpx` with `starlette.testclient`' mkdocs build --quiet
+	PYTHONWARNINGS='ignore:Using `httpx` with `starlette.testclient`' properdocs build --config-file mkdocs.yml
 
 # Two exports of HEAD with other folders, permissions and times: what gets into an archive from outside makes them differ.
 # The SBOM lists what the image of the Dockerfile installs: the wheel, its extras `cli` and `serve` and all they require.

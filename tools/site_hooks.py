@@ -1,4 +1,4 @@
-"""A hook of MkDocs: `.. seealso::` in a docstring of the Airflow provider becomes a link to the guide that it names.
+"""A hook of ProperDocs: `.. seealso::` in a docstring of the Airflow provider becomes a link to the guide it names.
 
 Airflow's convention names an anchor, `howto/<kind>:<class>`; the page that has this anchor is searched for.
 """

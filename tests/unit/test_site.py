@@ -19,6 +19,7 @@ import rmq_spark
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 PAGES = sorted(DOCS.rglob("*.md"))
 DOCUMENTS = [
     *PAGES,
@@ -69,10 +70,28 @@ def test_every_public_name_has_its_entry_in_the_reference() -> None:
     assert sorted(public - named) == []
 
 
+def build(site: Path, config: Path) -> subprocess.CompletedProcess[str]:
+    """Build a site as `make docs` does."""
+    (options,) = re.findall(r"\bproperdocs (build .*)--config-file mkdocs.yml(.*)$", MAKEFILE, re.MULTILINE)
+    command = [*"".join(options).split(), "--config-file", str(config), "--site-dir", str(site)]
+    run = [sys.executable, "-m", "properdocs", *command]
+    return subprocess.run(run, cwd=ROOT, check=False, capture_output=True, text=True)
+
+
+def test_dead_links_end_the_build(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(
+        "# Home\n\n[a](gone.md) [b](index.md#gone) [c](/index.md) [d](index.md#home)"
+    )
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(f"INHERIT: {ROOT / 'mkdocs.yml'}\nplugins: []\nhooks: []\nnav: [index.md]")
+    built = build(tmp_path / "site", config)
+    assert (built.returncode, built.stderr.count("contains a")) == (1, 3), built.stderr
+
+
 @pytest.mark.nightly("unit/test_site.py::test_every_link_has_an_existing_target")
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
-    built = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    built = build(tmp_path / "site", ROOT / "mkdocs.yml")
     assert (built.returncode, "WARNING" in built.stderr) == (0, False), built.stderr
     queues = (tmp_path / "site" / "reference" / "api" / "queues" / "index.html").read_text("utf-8")
     assert all(f'id="rmq_core.LeasedQueue.{name}"' in queues for name in ("publish", "claim", "pause", "process"))
