@@ -66,10 +66,30 @@ def test_the_images_run_without_root_on_one_pinned_python() -> None:
 
 def test_every_service_that_stays_up_has_a_health_check_and_is_reached_from_this_machine_only() -> None:
     staying = {name: service for name, service in SERVICES.items() if "profiles" not in service}
-    assert set(staying) == {"redis", "airflow", "dagster"}
+    assert set(staying) == {"redis", "serve", "airflow", "dagster"}
     for service in staying.values():
         assert service["healthcheck"]["test"]
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_no_service_has_or_gets_privileges() -> None:
+    for name, service in SERVICES.items():
+        assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"]), name
+
+
+def test_prometheus_scrapes_a_service_of_compose() -> None:
+    config = yaml.safe_load((ROOT / "monitoring/prometheus/prometheus.yml").read_text("utf-8"))
+    ((target,),) = [each["targets"] for job in config["scrape_configs"] for each in job["static_configs"]]
+    name, _, port = target.partition(":")
+    assert "exec rmq serve" in SERVICES[name]["command"][0]
+    assert f"127.0.0.1:{port}:{port}" in SERVICES[name]["ports"]
+
+
+def test_every_action_is_named_by_its_commit_and_version() -> None:
+    texts = "".join(path.read_text("utf-8") for path in (ROOT / ".github/workflows").glob("*.yml"))
+    used = re.findall(r"\buses: (.*)", texts)
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", each)] == []
 
 
 def test_compose_builds_stages_that_exist_and_mounts_files_that_exist() -> None:

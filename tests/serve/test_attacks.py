@@ -58,6 +58,8 @@ def routes(app: Any) -> list[tuple[str, str]]:
     for route in app.routes:
         if isinstance(route, Mount):
             found += routes(route.app.app)  # behind its own event loop
+        elif hasattr(route, "effective_route_contexts"):  # an included router, from FastAPI 0.137 on
+            found += [(each.path, method) for each in route.effective_route_contexts() for method in each.methods]
         elif isinstance(route, Route) or hasattr(route, "methods"):
             found += [(route.path, method) for method in route.methods]
     return found
