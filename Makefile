@@ -99,10 +99,10 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 newest: $(BIN)/uv ## core, command line and `rmq serve` with the newest of all they require, without constraints
 	uv venv --quiet --clear --python $(BIN)/python build/newest
 	uv pip install --quiet --upgrade --python build/newest/bin/python --editable '.[embedded,jobs,otel,parquet,serve]' \
-		'fakeredis[lua]' httpx hypothesis jsonschema pytest pytest-asyncio pytest-rerunfailures pytest-xdist pyyaml
+		'fakeredis[lua]' httpx hypothesis jsonschema opentelemetry-sdk pytest pytest-asyncio pytest-rerunfailures pytest-xdist pyyaml
 	build/newest/bin/python -m tests.servers 7.0
 	build/newest/bin/python -m pytest tests/redis -n 2 --hypothesis-profile=ci --product=one --servers=embedded \
-		--ignore=tests/redis/streams/test_run.py
+		--ignore=tests/redis/streams/test_run.py --ignore=tests/redis/test_toy_discipline.py
 	build/newest/bin/python -m pytest tests/serve -n 2 --ignore=tests/serve/test_page.py --servers=7.0
 
 spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in a separate environment; write build/measured/spark.md
