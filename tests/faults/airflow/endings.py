@@ -92,6 +92,14 @@ class Scene:
         by_loop = self.ending.by == "loop" and self.cell.watched and self.cell.lease_s == LONG_S
         return "" if self.continues() or not by_loop else "Expired" if self.ending.counted else "Released"
 
+    def says(self) -> list[str]:
+        """Return how the loop says that it gives the messages back.
+
+        A lease that ended before the loop came is reclaimed by a consumer, unless the loop is the first to find it.
+        """
+        first = self.ending.befall is lose_heartbeats and self.cell.watched and not self.continues()
+        return ["Expired"] if first else [self.taken_back()] if self.taken_back() else []
+
     def counts(self) -> int:
         """Return how many failed deliveries the message in work has: the end of a lease counts one, too."""
         expires = self.ending.by == "loop" and not self.taken_back()

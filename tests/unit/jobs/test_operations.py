@@ -213,5 +213,5 @@ def test_purging_an_unknown_part_is_refused() -> None:
 
 
 def test_the_age_of_the_backlog_is_that_of_the_oldest_ready_job() -> None:
-    replies = [[9000, b"", 0, [], []], [1, 0, 0, 0, 0, 9000, [b"0 4000 0 id s0 x"], []]]
+    replies = [[9000, b"", 0, [], []], [1, 0, 0, 0, 0, 9000, [b"0 4000 0 id s0 x"], [], 0]]
     assert drive(reading.backlog(engine()), replies)[0][:2] == (1, 5.0)
