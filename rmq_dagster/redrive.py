@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Match
+from rmq_core.work import acting_as
 from rmq_dagster.console_link import console_link
 from rmq_dagster.dead_letters import Letters
 from rmq_dagster.observer import reported
@@ -62,7 +63,8 @@ def redis_queue_redrive_job(
     def redrive(context: dg.OpExecutionContext, config: RedriveConfig) -> int:
         resource: RedisQueueResource = getattr(context.resources, resource_key)
         opened = resource.queue(_queue_of(queue, config.partition), settings)
-        moved = opened.redrive(config.max_messages, where=config.match())
+        with acting_as(f"dagster:{context.job_name}/{context.run.run_id}"):  # for the history and the journal
+            moved = opened.redrive(config.max_messages, where=config.match())
         _report(context, opened, moved)
         if asset is not None:
             context.log_event(reported(Letters(opened).observation(context.instance, asset)))

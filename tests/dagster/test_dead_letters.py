@@ -171,7 +171,11 @@ def test_a_redrive_moves_the_letters_that_meet_its_conditions_and_counts_them(
 
 def test_one_letter_is_redriven_by_its_id(redrive: Redrive, redis_url: str, queue: LeasedQueue) -> None:
     die(redis_url, queue.name, ("a", "x"), ("b", "x"))
-    assert redrive(message_id=queue.dead_letters(1)[0].id).success
+    result = redrive(message_id=queue.dead_letters(1)[0].id)
+    assert result.success
+    assert [(mark.kind, mark.by) for mark in queue.marks()] == [
+        ("redrive", f"dagster:{queue.name}_redrive/{result.run_id}")
+    ]
     assert [message.payload for message in queue.peek(9)] == ["b"]
 
 

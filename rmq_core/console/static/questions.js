@@ -44,7 +44,8 @@ export function askRelease(queue, lease) {
     title: left(lease) === 1 ? "Release this message?" : `Release ${number(left(lease))} messages?`,
     body: h("p", {}, left(lease) === 1 ? "It becomes ready again in " : "They become ready again in ", strong(queue),
       " at once, and no delivery is counted. ", strong(holderOf(lease)), " can no longer settle them: if it is still running, ",
-      "another worker does the same work again."),
+      "another worker does the same work again. Right for a holder that was stopped on purpose; if it crashed at work, ",
+      strong("Expire"), " the lease, so that a message that crashes its workers ends as a dead letter."),
     action: doing("release", "Release"),
   });
 }
@@ -53,7 +54,8 @@ export function askExpire(queue, lease) {
   return ask({
     title: left(lease) === 1 ? "Expire the lease of this message?" : `Expire the lease of ${number(left(lease))} messages?`,
     body: h("p", {}, "As if its time were over: a delivery is counted as failed, and the messages become ready again in ", strong(queue),
-      ", or dead letters if it was their last delivery. ", strong(holderOf(lease)), " can no longer settle them."),
+      ", or dead letters if it was their last delivery. ", strong(holderOf(lease)), " can no longer settle them. Right for a ",
+      "holder that crashed at work or hangs; if it was stopped on purpose, ", strong("Release"), " counts no delivery."),
     action: doing("clock", "Expire"),
   });
 }
