@@ -145,6 +145,7 @@ class AsyncDriver:
         except NOT_RETRYABLE:
             raise
         except RETRYABLE as error:
+            await self._drop(error)
             if patience.once or hopeless(error):
                 raise
             await self._recover(error)
@@ -275,15 +276,19 @@ class AsyncDriver:
             found = pools[node] = NodePool(node)
         return found
 
-    async def _recover(self, error: BaseException) -> None:
-        """Drop the connections before a resend: their server may be gone or no longer the primary."""
+    async def _drop(self, error: BaseException) -> None:
+        """Close the idle connections: they may be broken too, if their server is gone or no longer the primary."""
         if is_full(error):
             return
-        if self._held is not None and self._held[1].current:
-            pool, share = self._held
+        held, self._held = self._held, None
+        if held is not None and held[1].current:
+            pool, share = held
             await share.drop(pool)
-        self._held = None
-        if hasattr(self.client, "nodes_manager"):
+
+    async def _recover(self, error: BaseException) -> None:
+        """Prepare a resend: close the idle connections, and read the cluster again."""
+        await self._drop(error)
+        if hasattr(self.client, "nodes_manager") and not is_full(error):
             with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
                 await cancellable(self.client.nodes_manager.initialize())
 

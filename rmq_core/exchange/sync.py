@@ -122,6 +122,7 @@ class SyncDriver:
         except NOT_RETRYABLE:
             raise
         except RETRYABLE as error:
+            self._drop(error)
             if patience.once or hopeless(error):
                 raise
             self._recover(error)
@@ -232,15 +233,17 @@ class SyncDriver:
         node = nodes.get_node_from_slot(self.client.keyslot(self._key))
         return self.client.get_redis_connection(node).connection_pool
 
-    def _recover(self, error: BaseException) -> None:
-        """Drop the connections before a resend: their server may be gone or no longer the primary."""
-        if is_full(error):
-            return
-        if self._held is not None:
+    def _drop(self, error: BaseException) -> None:
+        """Close the idle connections: they may be broken too, if their server is gone or no longer the primary."""
+        if self._held is not None and not is_full(error):
             pool, share = self._held
             self._held = None
             share.drop(pool)
-        if hasattr(self.client, "nodes_manager"):
+
+    def _recover(self, error: BaseException) -> None:
+        """Prepare a resend: close the idle connections, and read the cluster again."""
+        self._drop(error)
+        if hasattr(self.client, "nodes_manager") and not is_full(error):
             with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
                 self.client.nodes_manager.initialize()
 

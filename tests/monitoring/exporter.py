@@ -37,6 +37,7 @@ EVENTS = (
 HISTOGRAMS = ("rmq_wait_seconds", "rmq_processing_seconds")
 BOUNDS = [2.0**power for power in range(-7, 15)]
 QUEUES = ("flights", "airports", "carriers")
+PAUSED = "carriers"
 
 
 SCALING = {"ready": GAUGES["rmq_ready_messages"], "leased": GAUGES["rmq_leased_messages"], "total": 60}
@@ -52,7 +53,10 @@ def _lines(scrape: int) -> Iterator[str]:
     yield "# TYPE rmq_reading_age_seconds gauge\nrmq_reading_age_seconds 0.5\n"
     for name, value in GAUGES.items():
         yield f"# TYPE {name} gauge\n"
-        yield from (f"{name}{{{_labels(queue)}}} {value}\n" for queue in QUEUES)
+        yield from (
+            f"{name}{{{_labels(queue)}}} {1 if (name, queue) == ('rmq_paused', PAUSED) else value}\n"
+            for queue in QUEUES
+        )
     yield "# TYPE rmq_messages_total counter\n"
     for queue in QUEUES:
         yield from (f'rmq_messages_total{{{_labels(queue)},event="{event}"}} {10 * scrape}\n' for event in EVENTS)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import redis
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS as SLOTS
@@ -131,7 +132,7 @@ class Cluster:
                 mine = slots_of(number)
                 client.execute_command("CLUSTER ADDSLOTSRANGE", mine[0], mine[-1])
                 clients[0].execute_command("CLUSTER MEET", "127.0.0.1", self.ports[number], self._buses[number])
-            until(lambda: all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients), START_S)
+            until(lambda: all(map(_is_whole, clients)), START_S)
 
     def _each(self) -> Iterator[tuple[Server, redis.Redis]]:
         for node in self.nodes:
@@ -166,3 +167,9 @@ def _serves(client: redis.Redis, slot: int) -> bool:
         first <= slot <= last and master[2] == mine
         for first, last, master, *_ in client.execute_command("CLUSTER SLOTS")
     )
+
+
+def _is_whole(client: redis.Redis) -> bool:
+    """Return whether a node serves, and has a link to every other node: without one, notifications do not reach it."""
+    nodes: Any = client.cluster("NODES")
+    return client.cluster("INFO")["cluster_state"] == "ok" and all(node["connected"] for node in nodes.values())

@@ -24,7 +24,6 @@ pytestmark = [
         "airflow/plugin/test_releases.py::test_a_failure_of_the_task_itself_counts_a_delivery_and_a_mark_does_not"
     ),
 ]
-BOUND_S = 45  # from the end of the task on: Airflow notices a lost heartbeat after 25 s, the loop 15 s later
 AT_ONCE = 12  # fewer than the tasks that this Airflow runs at the same time
 HEAD = """# How a task ends, and what that means for its messages, in Airflow
 

@@ -37,7 +37,7 @@ def test_a_claim_whose_reply_was_lost_is_found_by_the_next_claim(
         queue.publish(text)
     target = lose_claim(queue, proxy)
     assert in_hand(one_world) == 1
-    proxy.point(target)
+    proxy.target = target  # connections that the fault spared stay open
     seen = []
     for _ in range(2):
         with queue.process_message() as message:
@@ -51,7 +51,7 @@ def test_a_claim_whose_reply_was_lost_is_found_by_one_of_several_consumers(one_w
     for text in "abcd":
         queue.publish(text)
     target = lose_claim(queue, proxy)
-    proxy.point(target)
+    proxy.target = target  # connections that the fault spared stay open
     together = threading.Barrier(4)
     consumers = [one_world.in_background(handle, queue, lambda: together.wait(PATIENCE_S)) for _ in range(4)]
     assert sorted(consumer.result(PATIENCE_S) for consumer in consumers) == [*"abcd"]
@@ -70,7 +70,7 @@ def test_draining_finds_a_claim_whose_reply_was_lost(one_world: World, proxy: Pr
     began = time.monotonic()
     assert queue.drain(timeout=1) is False
     assert time.monotonic() - began < 60
-    proxy.point(target)
+    proxy.target = target  # connections that the fault spared stay open
     assert queue.drain(timeout=PATIENCE_S) is True
     with one_world.glance().process_message() as message:
         assert message == "x"
@@ -81,7 +81,7 @@ def test_a_claim_that_is_found_again_starts_with_its_full_time(one_world: World,
     queue.publish("x")
     target = lose_claim(queue, proxy)
     expire(one_world)
-    proxy.point(target)
+    proxy.target = target  # connections that the fault spared stay open
     with queue.process_message() as message:
         assert message == "x"
         assert handle(one_world.glance()) is None
