@@ -78,12 +78,6 @@ class SyncShare(PoolShare):
         except IndexError:
             return self._ask(pool)
 
-    def give(self, pool: Any, connection: Any) -> None:
-        """Take a connection back after a call."""
-        self.idle.append(connection)
-        if len(self.idle) > self.kept or self.turn.locked():
-            self.give_back(pool, self.kept)
-
     def give_back(self, pool: Any, kept: int = 0) -> None:
         """Return idle connections to the pool, all but `kept`; all of them while calls stand in a line for one."""
         while self.pid == process.id and len(self.idle) > (0 if self.turn.locked() else kept):

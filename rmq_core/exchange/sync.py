@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import tenacity
 from redis import exceptions as errors
 
+from rmq_core.envelope.ids import process
 from rmq_core.errors import WrongKeyType, hopeless, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
 from rmq_core.exchange.frames import (
@@ -208,7 +209,11 @@ class SyncDriver:
         self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None
     ) -> list[Any]:
         pool, share = self._held or self._hold()
-        connection = share.take(pool)
+        idle = share.idle
+        try:  # as `take` does, without a call of a function
+            connection = idle.pop() if share.pid == process.id else share.take(pool)
+        except IndexError:
+            connection = share.take(pool)
         try:
             connection.send_packed_command((packed,), check_health=False)
             if block_ms or given_up:
@@ -218,7 +223,9 @@ class SyncDriver:
             connection.disconnect()
             raise
         finally:
-            share.give(pool, connection)
+            share.idle.append(connection)
+            if len(share.idle) > share.kept or share.turn.locked():
+                share.give_back(pool, share.kept)
 
     def _hold(self) -> tuple[Any, SyncShare]:
         """Find the pool of the server that has the queue, and the share of it."""

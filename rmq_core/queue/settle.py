@@ -122,13 +122,14 @@ def outcomes_of(lease: Lease, reply: bytes, count: int, letters: Mapping[str, Ou
 
 def without_trimmed(engine: Trimming, reply: bytes) -> bytes:
     """Return the reply of a script without the number of dead letters that it deleted; count and log these."""
+    if b"\t" not in reply:
+        return reply
     kept, _, number = reply.partition(b"\t")
-    if number:
-        engine.tell(Operation.DROP, int(number))
-        _log.warning(
-            "queue %r deleted its %d oldest dead letters, because it keeps max_dead=%d: redrive or purge them, export"
-            " them in time, or raise max_dead", engine.name, int(number), engine.config.max_dead,
-        )  # fmt: skip
+    engine.tell(Operation.DROP, int(number))
+    _log.warning(
+        "queue %r deleted its %d oldest dead letters, because it keeps max_dead=%d: redrive or purge them, export"
+        " them in time, or raise max_dead", engine.name, int(number), engine.config.max_dead,
+    )  # fmt: skip
     return kept
 
 

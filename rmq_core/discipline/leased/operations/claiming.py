@@ -72,7 +72,9 @@ def claim(
     that lease was acked as a whole.
     """
     wait_ms = milliseconds("wait", wait)
-    request = requested(engine, max_messages, lease, lease_id, owner)._replace(sequential=sequential)
+    request = requested(engine, max_messages, lease, lease_id, owner)
+    if sequential:
+        request = request._replace(sequential=True)
     return (yield from grant(engine, request, wait_ms))
 
 
