@@ -44,7 +44,7 @@ class PoolShare:
         self.returned: deque[Any] = deque(maxlen=1)
         """The connection that the pool got back last, and which it will probably hand out next."""
         self.polling: deque[None] = deque()
-        """One entry for each wait that polls; one of them looks at a time."""
+        """One entry for each wait that polls; they poll one after the other."""
         self.blocking = threading.Semaphore(max(0, self.most - max(3, self.most // 5)))
         self.served = 0.0
         """When the line of calls that wait for a full pool last got a connection."""

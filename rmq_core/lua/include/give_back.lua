@@ -32,7 +32,8 @@ local function blamed(mark, how)
   return {line = how.entry .. text .. '\n', group = group, shared = shared}
 end
 -- Counts a failed delivery. Returns the envelope, its isolated group or 0, whether the message becomes a dead letter,
--- and when it is ready again, nil for now. Only deliveries that the message is blamed for make it a dead letter, unless max_deliveries is 1.
+-- and when it is ready again, nil for now. Only deliveries that the message is blamed for make it a dead letter, unless
+-- max_deliveries is 1.
 local function failed_once(envelope, how, known)
   local count, kept, history, body = parts_of(envelope)
   local mark = mark_in(history)

@@ -7,7 +7,7 @@
 --       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  bell, a pub/sub channel
 --       holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first
 -- Reply: 'some <letters>', or 'all <letters>' when that settled the last message of the lease, 'lost' or 'superseded'.
---   Trimmed dead letters are reported, too. One letter per index: s settled, d dead-lettered, a settled before, m missing.
+--   One letter per index: s settled, d dead-lettered, a settled before, m missing. See trimmed.lua for deleted letters.
 -- include: clock
 -- include: replay
 -- include: head
@@ -31,7 +31,7 @@ local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN
 local how = verb == 'release' and untouched(head, lease)
 if verb == 'nack' then
   how = alone_of(head, size)
-  how.entry, how.waits, how.now = table.concat({'nack', now, head.owner, reason}, '	'), waits_of(delays), now
+  how.entry, how.waits, how.now = table.concat({'nack', now, head.owner, reason}, '\t'), waits_of(delays), now
   how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
 end
 redis.call('PERSIST', lease)

@@ -103,9 +103,8 @@ def nack(
     """Requeue messages as failed: the delivery counts; after `max_deliveries` failures they become dead letters.
 
     delay: seconds or timedelta before they are ready again; None is the queue's backoff, for each message after its own
-    number of deliveries. reason: its first 200
-    characters are kept in the message's history. When the lease is lost, nacking the whole lease raises LeaseLost;
-    nacking some messages reports it as their outcome.
+    number of deliveries. reason: its first 200 characters are kept in the message's history. When the lease is lost,
+    nacking the whole lease raises LeaseLost; nacking some messages reports it as their outcome.
     """
     delays = _delays(engine, lease, delay)
     if messages is not None:
