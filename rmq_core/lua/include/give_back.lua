@@ -19,7 +19,8 @@ end
 -- how many deliveries they are not blamed for. Most messages of a lease share one mark. The first joint failure
 -- isolates nothing, because usually the worker caused it.
 local function blamed(mark, how)
-  local failures, group, most, shared = string.match(mark or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
+  local failures, group, most, shared = 0, 0, 0, 0
+  if mark then failures, group, most, shared = string.match(mark, '(%d+) (%d+) (%d+) (%d+)') end
   failures, group, shared = tonumber(failures), tonumber(group), shared + how.shared
   if how.together > 1 then
     failures = failures + 1

@@ -33,7 +33,7 @@ else
   state, most = 'n', how.waits and 500 or 1000
 end
 redis.call('PERSIST', lease)
-if head.state ~= state and (state == 'l' or how.size > 1) then
+if head.state ~= state and how.size > 1 then
   head.state = state
   redis.call('LSET', lease, 0, head_text(head))
 end

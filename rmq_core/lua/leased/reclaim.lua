@@ -14,6 +14,7 @@
 -- include: used_up
 -- include: give_back
 -- include: failure
+-- include: alone
 -- include: untouched
 local earlier = replay()
 if earlier then return earlier end

@@ -14,7 +14,7 @@
 -- include: notify
 -- include: timer
 -- include: give_back
--- include: failure
+-- include: alone
 -- include: untouched
 -- include: finish
 local earlier = replay()
