@@ -256,7 +256,7 @@ class AsyncDriver:
         finally:
             if watch:
                 watch.stop()
-            if not share.keep(line):
+            if not share.keep(pool, line):
                 await share.give_back(pool, share.kept)
 
     async def _hold(self) -> tuple[Any, AsyncShare]:

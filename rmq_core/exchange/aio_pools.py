@@ -16,6 +16,8 @@ from rmq_core.exchange.frames import FAILURES, POOL_ARGS, is_full
 from rmq_core.exchange.pools import LOOK_AGAIN_S, ON_POOL, UNLIMITED, PoolShare
 
 R = TypeVar("R")
+UNUSED_S = 0.1
+"""How long connections beyond those that a share keeps stay there unused."""
 
 
 class PooledConnection:
@@ -80,6 +82,11 @@ class AsyncShare(PoolShare):
         super().begin()
         self.loop = asyncio.get_running_loop()
         self.looking, self.turn, self._given = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
+        self.burst = self.most // 2 if self.kept else 0
+        self.unused = 0
+        """The least number of idle connections since the last look: so many are not needed."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._returning: asyncio.Task[None] | None = None
 
     @property
     def connected(self) -> bool:
@@ -91,10 +98,30 @@ class AsyncShare(PoolShare):
         """Whether this is the event loop, and the process, that the connections belong to."""
         return self.loop is asyncio.get_running_loop() and self.pid == process.id
 
-    def keep(self, taken: PooledConnection) -> bool:
-        """Take a connection back after a call. Return False if `give_back` has to be called."""
-        self.idle.append(taken)
-        return len(self.idle) <= self.kept and not self.turn.locked()
+    def keep(self, pool: Any, taken: PooledConnection) -> bool:
+        """Take a connection back after a call. Return False if `give_back` has to be called.
+
+        Many tasks that call at once would take and return as many connections again and again. So up to half of the
+        pool stays here, for as long as calls use it.
+        """
+        idle, unused = self.idle, len(self.idle)
+        idle.append(taken)
+        self.unused = min(self.unused, unused)
+        if unused < self.kept:
+            return not self.turn.locked()
+        if self._timer is None and self.kept:
+            self._timer = self.loop.call_later(UNUSED_S, self._look, pool)
+        return unused < self.burst and not self.turn.locked()
+
+    def _look(self, pool: Any) -> None:
+        """Return the connections that no call has used since the last look, all but `kept`."""
+        size = len(self.idle)
+        left = max(size - self.unused, self.kept)
+        self._timer, self.unused = None, size
+        if left < size:
+            self._returning = self.loop.create_task(self.give_back(pool, left))
+        if left > self.kept:
+            self._timer = self.loop.call_later(UNUSED_S, self._look, pool)
 
     async def give_back(self, pool: Any, kept: int = 0) -> None:
         """Return idle connections to the pool, all but `kept`; all of them while calls stand in a line for one."""

@@ -3,7 +3,8 @@
 A call takes a connection and gives it back when it ends. A few stay in the share between calls, because what redis-py
 does whenever a pool hands out a connection takes a tenth of the time of a call. Two bounds leave connections to others:
 
-- between calls, the share keeps a twentieth of `max_connections`, so none of a pool of fewer than 20;
+- between calls, the share keeps a twentieth of `max_connections`, so none of a pool of fewer than 20; under asyncio,
+  up to a half while many tasks call at once;
 - calls that block in Redis hold four fifths at most, and leave at least three. Waits beyond that ask Redis again and
   again, one at a time. So heartbeats and acks of this process find a connection, and so does the application.
 """

@@ -173,3 +173,30 @@ def test_a_small_pool_serves_one_event_loop_after_the_other(redis_client: redis.
     asyncio.run(end())
     gc.collect()
     assert redis_client.llen("rmq:{q}:ready") == 12
+
+
+async def test_bursts_of_tasks_take_each_connection_from_the_pool_once(
+    redis_client: redis.Redis, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del redis_client  # it empties the server
+    taken: list[Any] = []
+    client: Any = redis.asyncio.Redis.from_url(server_url, max_connections=100)
+    get, queue = client.connection_pool.get_connection, AsyncQueue(client, "q")
+
+    async def counted(*args: Any) -> Any:
+        taken.append(await get(*args))
+        return taken[-1]
+
+    await queue.publish("x")
+    monkeypatch.setattr(client.connection_pool, "get_connection", counted)
+    for _ in range(5):
+        await asyncio.gather(*(queue.publish("x") for _ in range(40)))
+    assert len(taken) < 60
+    held = client.connection_pool._in_use_connections
+    for _ in range(100):
+        await asyncio.sleep(0.05)
+        if len(held) <= 5:
+            break
+    assert len(held) <= 5
+    await queue.close()
+    await client.aclose()
