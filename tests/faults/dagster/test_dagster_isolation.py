@@ -61,7 +61,8 @@ def deployment(
     with deployed(tmp_path_factory.mktemp("dagster"), postgres, "tests.faults.dagster.poison", told) as running:
         for case, messages in cases.items():
             with LeasedQueue(redis.url, case, CONFIG) as queue:
-                bad = set(range(messages // 3, messages, messages // poisons_of(case)))
+                poisons = poisons_of(case)
+                bad = {(messages // 3 + each * messages // poisons) % messages for each in range(poisons)}
                 queue.publish_many([POISON if number in bad else f"good {number}" for number in range(messages)])
         yield running
 
