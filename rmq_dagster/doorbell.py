@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import dagster as dg
 
 from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, backlogs
-from rmq_core.work import Threshold, ring_again_s
+from rmq_core.work import Threshold, repeat_after_s
 from rmq_dagster import holders
 from rmq_dagster.claiming import check_batch
 from rmq_dagster.claims import SensorClaims
@@ -152,7 +152,7 @@ class Doorbell:
         rings = {ring_of(name, backlog.fence): name for name, backlog in enough.items()}
         resting: list[str] = []
         for ring, ended in self.runs.in_vain(context.instance, list(rings)).items():
-            rest_s = ring_again_s(RING_EVERY_S, ended.requests)
+            rest_s = repeat_after_s(RING_EVERY_S, ended.requests)
             if ended.seconds_ago < rest_s:
                 name = rings[ring]
                 backlog = enough.pop(name)

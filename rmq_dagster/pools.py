@@ -53,9 +53,9 @@ def _of_node(node: Any) -> set[str]:
 
 
 def findings() -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the settings of Dagster, and what to do; `rmq doctor` calls this entry point.
+    """Yield each problem of Dagster's settings and how to solve it; `rmq doctor` calls this entry point.
 
-    None if `DAGSTER_HOME` is unset.
+    Yields nothing if `DAGSTER_HOME` is unset.
     """
     if os.environ.get("DAGSTER_HOME"):
         with dg.DagsterInstance.get() as instance:

@@ -18,7 +18,7 @@ from rmq_airflow.claiming import check_queue, check_seconds, threshold_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import QueueTrigger, report, tell_fired, wait_for_ever
 from rmq_core import Backlog
-from rmq_core.work import Threshold, ring_again_s
+from rmq_core.work import Threshold, repeat_after_s
 
 
 class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
@@ -64,7 +64,7 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
             if not in_vain or clock() >= rests_until:
                 tell_fired("doorbell", self.redis_queue, backlog)
                 yield TriggerEvent(report(self.redis_queue, backlog))
-                rest_s = ring_again_s(self.ring_interval, in_vain)
+                rest_s = repeat_after_s(self.ring_interval, in_vain)
                 self._tell_in_vain(backlog, in_vain, rest_s)
                 fence, in_vain, rests_until = backlog.fence, in_vain + 1, clock() + rest_s
             await asyncio.sleep(self.ring_interval)  # a claim ends the rest

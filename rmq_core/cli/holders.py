@@ -1,10 +1,10 @@
-"""Queries the orchestrators installed beside RMQ: which holders have ended, and what is wrong with their settings.
+"""Queries the orchestrators installed beside RMQ: which holders have ended, and which settings are wrong.
 
 A package registers a function under the entry point group `rmq.holders`. The function takes owners and returns, for
 each one that has ended, the reason, and whether it failed by itself: then its messages may be the cause, and the lease
 is to be expired, which counts a delivery; other leases are to be released. It omits owners that it cannot check here,
 for example without a database.
-A function under `rmq.findings` takes nothing and returns pairs: what is wrong, and what to do.
+A function under `rmq.findings` takes no arguments and returns pairs: a problem, and how to solve it.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class _Collected:
 
 
 def server_text(encode: Encoder, *, up: bool | None, age_s: float | None) -> bytes:
-    """Return the metrics of the server, to which those of the queues can be appended; what is None is left out."""
+    """Return the metrics of the server, to which those of the queues can be appended, without values that are None."""
     families = []
     if up is not None:
         families.append(GaugeMetricFamily("rmq_up", "0 when Redis did not answer the last reading.", value=float(up)))

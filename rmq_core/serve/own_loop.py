@@ -1,7 +1,7 @@
-"""Runs an application on an event loop of its own, in a thread of its own, beside that of the server.
+"""Runs an application on a second event loop, in a second thread, apart from the loop of the server.
 
-What a page needs, such as a search in a thousand messages, is work of the processor. On the server's loop, probes and
-metrics would wait for it.
+A request of a page, such as a search in a thousand messages, keeps the processor busy. On the server's loop, probes
+and metrics would wait for it.
 """
 
 from __future__ import annotations

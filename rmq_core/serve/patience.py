@@ -65,7 +65,7 @@ class Patient(H11Protocol):
             self._await_request()
 
     def pause_writing(self) -> None:
-        """Wait until the client reads what was sent."""
+        """Abort the connection unless the client reads the data sent so far within `READ_S`."""
         super().pause_writing()
         self._read = self.loop.call_later(READ_S, self.transport.abort)
 

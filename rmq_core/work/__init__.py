@@ -22,7 +22,7 @@ from rmq_core.work.lease_watch import LeaseWatch
 from rmq_core.work.limits import ALERTS, AlertLimits, Exceeded, Grade, LimitBounds, StatsLimits
 from rmq_core.work.publishing import by_queue, publishing_as, with_publisher
 from rmq_core.work.secret_references import Resolve, resolve_secret
-from rmq_core.work.threshold import Counted, Threshold, claimable, counted, depth, ring_again_s
+from rmq_core.work.threshold import Counted, Threshold, claimable, counted, depth, repeat_after_s
 
 __all__ = [
     "ALERTS",
@@ -58,7 +58,7 @@ __all__ = [
     "has_left",
     "publishing_as",
     "refuse_foreign",
+    "repeat_after_s",
     "resolve_secret",
-    "ring_again_s",
     "with_publisher",
 ]

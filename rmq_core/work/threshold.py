@@ -39,10 +39,10 @@ def claimable(found: Backlog | QueueStats) -> int:
     return 0 if found.paused else found.ready
 
 
-def ring_again_s(interval_s: float, in_vain: int) -> float:
-    """Return the seconds until a doorbell rings again for work of which nothing was claimed.
+def repeat_after_s(interval_s: float, in_vain: int) -> float:
+    """Return after how many seconds a sensor repeats a request, if no run has claimed any of the ready messages.
 
-    in_vain: how many times it has rung since the last claim. Each ring doubles the interval, up to ten minutes.
+    in_vain: how many requests there were since the last claim. Each doubles the interval, up to ten minutes.
     """
     return max(interval_s, min(interval_s * 2.0 ** min(in_vain, 30), LONGEST_S))
 

@@ -1,6 +1,6 @@
 """How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
 
-Each lease is settled in a step of its own. The verdicts on single messages come before all acks, and so does a check
+Each lease is settled by its own request. The verdicts on single messages come before all acks, and so does a check
 that all leases are held, which extends them for the time of the acks: if one fails, the block fails and nothing is
 acked. Then all leases are acked, even if one ack fails. Each ack leaves a record. A record proves to a retry that the
 block succeeded and its verdicts are settled, so the retry can ack the rest, and what it has taken over meanwhile.

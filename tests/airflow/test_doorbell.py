@@ -48,7 +48,7 @@ async def test_events_come_later_each_time_while_nothing_is_claimed_and_at_once_
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr(
-        doorbell, "ring_again_s", lambda every_s, in_vain: waits.append(in_vain) or every_s * 2**in_vain
+        doorbell, "repeat_after_s", lambda every_s, in_vain: waits.append(in_vain) or every_s * 2**in_vain
     )
     queue.publish_many(["one", "two"])
     events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1).run()

@@ -15,7 +15,7 @@ FACES = [rmq_core, rmq_core.asyncio]
 MODULES = ("jobs", "reliable", "rotation", "streams", "work")
 NEVER_MOVED = {
     "claimable",
-    "ring_again_s",
+    "repeat_after_s",
     "ALERTS",
     "acting_as",
     "AlertLimits",

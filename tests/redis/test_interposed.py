@@ -270,7 +270,7 @@ def trials(discipline: str) -> Iterator[tuple[str, Callable[[Scene], Any]]]:
 
 
 REQUESTS: dict[str, dict[str, int]] = {}
-"""How many requests each operation of a discipline sends when nobody else acts; counted once."""
+"""How many requests each operation of a discipline sends while no other client acts; counted once."""
 
 
 def requests_of(scene_of: Callable[..., Scene], discipline: str) -> dict[str, int]:

@@ -83,7 +83,7 @@ class Walk:
 
 def paths(app: Any) -> Iterator[str]:
     """Yield the paths of all routes of an application, and of those that are mounted in it."""
-    while not hasattr(app, "routes"):  # what is around the application
+    while not hasattr(app, "routes"):  # unwrap the middleware
         app = app.app
     for route in app.routes:
         yield from paths(route.app) if isinstance(route, Mount) else [route.path]

@@ -1,5 +1,5 @@
 -- How long a nacked message waits. `delays` is '<n> <ms after n deliveries> <ms after n + 1 deliveries> ...': the client
--- computes the queue's backoff, which may be code of its own, but only a script knows the deliveries of each message.
+-- computes the queue's backoff, which may be a user's Python code, but only a script knows the deliveries of each message.
 -- Fewer deliveries than n wait like n, more than the text covers like its last. Returns nil if no message waits.
 local function waits_of(delays)
   if delays == '1 0' then return nil end

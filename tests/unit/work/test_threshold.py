@@ -11,7 +11,7 @@ import pytest
 
 from rmq_airflow.claiming import threshold_of
 from rmq_core import Backlog, ConfigurationError, QueueStats
-from rmq_core.work import Threshold, counted, ring_again_s
+from rmq_core.work import Threshold, counted, repeat_after_s
 from rmq_core.work.hub import Waiter
 from rmq_dagster.doorbell import Doorbell
 
@@ -54,8 +54,8 @@ def test_enough_messages_of_any_age_or_one_old_message_meet_the_threshold(
 
 
 def test_each_ring_in_vain_doubles_the_wait_up_to_ten_minutes_or_the_interval() -> None:
-    assert [ring_again_s(10, in_vain) for in_vain in (0, 1, 2, 5, 6, 7, 10_000)] == [10, 20, 40, 320, 600, 600, 600]
-    assert ring_again_s(3600, 3) == 3600
+    assert [repeat_after_s(10, in_vain) for in_vain in (0, 1, 2, 5, 6, 7, 10_000)] == [10, 20, 40, 320, 600, 600, 600]
+    assert repeat_after_s(3600, 3) == 3600
 
 
 @pytest.mark.parametrize("min_messages", [0, -1, 1.5, True, "3"])
