@@ -16,7 +16,7 @@ THREADS = 2
 @contextmanager
 def session() -> Iterator[Any]:
     """Yield a local Spark session with two threads, on all cores; restore the environment after the block."""
-    import rmq_spark  # noqa: PLC0415  only the benchmarks of Spark need it
+    import rmq_spark  # only the benchmarks of Spark need it
 
     logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
     before = dict(os.environ)

@@ -64,8 +64,8 @@ class RepeatingReader(DataSourceReader):  # type: ignore[misc]
         return [Rows(self.rows // THREADS) for _ in range(THREADS)]
 
     def read(self, partition: Rows) -> Iterator[ArrowBatch]:
-        import pyarrow as pa  # noqa: PLC0415  as the readers of RMQ import it
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  the same
+        import pyarrow as pa  # as the readers of RMQ import it
+        from pyspark.sql.pandas.types import to_arrow_schema
 
         arrow = to_arrow_schema(self.schema, timezone="UTC")
         values = [VALUES[field.dataType.typeName()] for field in self.schema]
@@ -82,7 +82,7 @@ class Dropping(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "rmq_bench_sink"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002, FBT001  Spark's
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002  Spark's
         return DroppingWriter()
 
 

@@ -25,7 +25,7 @@ TARGETS = {
 
 def measure(spark: Any, rounds: int, count: int = COUNT) -> Findings:
     """Measure the time of each, divided by that of one `from_json`."""
-    from rmq_spark import parsed, split_json  # noqa: PLC0415  only this benchmark needs Spark
+    from rmq_spark import parsed, split_json  # only this benchmark needs Spark
 
     messages = _messages(spark, count)
     plain = messages.selectExpr("*", f"from_json(cast(payload AS STRING), '{SCHEMA}') AS value")

@@ -143,8 +143,8 @@ def _decoded(client: redis.Redis, lease: Lease, lo: int, hi: int) -> Iterator[li
 
 def reading(spark: Any, settings: RedisSettings, queue: LeasedQueue, lease: Lease) -> Callable[[], None]:
     """Return a function that reads the lease with RMQ's source, and drops the rows."""
-    from rmq_spark.data_source import frame_of  # noqa: PLC0415  only this benchmark needs Spark
-    from rmq_spark.read.lease import LeaseReader, info_of, plan  # noqa: PLC0415  the same
+    from rmq_spark.data_source import frame_of  # only this benchmark needs Spark
+    from rmq_spark.read.lease import LeaseReader, info_of, plan
 
     frame = frame_of(spark, LeaseReader(settings, plan(queue, lease, info_of(queue, lease.id), 2)))
     return lambda: frame.write.format("noop").mode("overwrite").save()

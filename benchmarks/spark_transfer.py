@@ -42,7 +42,7 @@ REASONS = {target: _ALL + _READS if READ in target else _ALL for target in TARGE
 
 def measure(spark: Any, most: int) -> Findings:
     """Measure the sizes up to `most` rows."""
-    from benchmarks import spark_bare  # noqa: PLC0415  only the benchmarks of Spark need it
+    from benchmarks import spark_bare  # only the benchmarks of Spark need it
 
     found, (source, sink) = Findings(), spark_bare.register(spark)
     with cores.server(SERVER) as server:

@@ -81,7 +81,7 @@ class _Stamped(redis.Connection):
 
     sent_ns = 0
 
-    def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  redis-py's
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Record the time, then send."""
         _Stamped.sent_ns = time.monotonic_ns()
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]

@@ -5,7 +5,7 @@ dagster dev --python-file example_dags/first_definitions.py
 rmq publish orders --json-payload '{"order": 1}' '{"order": 2}'
 """
 
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 import dagster as dg
 
 from rmq_dagster import RedisQueueResource, redis_queue_definitions

@@ -54,7 +54,7 @@ def weather_csv() -> Path:
 
 def written(results: Path) -> dict[str, int]:
     """Return how many airport-days and rows the table `departures` has, and how many rows are United's."""
-    import pyarrow.dataset as ds  # noqa: PLC0415  only what reads results needs it
+    import pyarrow.dataset as ds  # only what reads results needs it
 
     table = ds.dataset(results / "departures", partitioning="hive").to_table(columns=["origin", "day", "carrier"])
     united = table.filter(ds.field("carrier") == "UA").num_rows
@@ -64,7 +64,7 @@ def written(results: Path) -> dict[str, int]:
 
 def delays(results: Path) -> pd.DataFrame:
     """Departures, their mean delay in minutes and the share of late ones, by carrier and weather."""
-    import pyarrow.dataset as ds  # noqa: PLC0415  only what reads results needs it
+    import pyarrow.dataset as ds  # only what reads results needs it
 
     parts = ds.dataset(results / "delays", partitioning="hive").to_table().to_pandas()
     sums = parts.groupby(["carrier", "weather"])[["flights", "departed", "delay_minutes", "late"]].sum()
@@ -74,7 +74,7 @@ def delays(results: Path) -> pd.DataFrame:
 
 def plot(results: Path, target: Path) -> Path:
     """Plot the share of late departures by weather, for the carriers with most flights, as a PNG; return its path."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  pyplot keeps state and needs a display
+    from matplotlib.figure import Figure  # pyplot keeps state and needs a display
 
     table = delays(results)
     busiest = table.groupby("carrier")["flights"].sum().nlargest(6).index

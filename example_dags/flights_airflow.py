@@ -35,7 +35,7 @@ JOB = Path(__file__).parent / "jobs" / "delays.py"
 
 def java_and_python() -> dict[str, str]:
     """Return Java and Python for Spark on this machine; the import in the task does not slow down the DAG parser."""
-    from rmq_spark import spark_environment  # noqa: PLC0415
+    from rmq_spark import spark_environment
 
     return spark_environment()
 

@@ -8,7 +8,7 @@ them over to a Spark driver through Pipes, and succeeds when they are acked. The
 retry takes over the same messages and overwrites the driver's files.
 """
 
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 import os
 import sys
 import tempfile

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.apache.spark import __version__ as PROVIDER  # noqa: N812  a constant
+from airflow.providers.apache.spark import __version__ as PROVIDER
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException
 

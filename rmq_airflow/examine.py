@@ -39,7 +39,7 @@ def _check_service(service: str, manager: Any) -> None:
 
     Return if no sentinel answers: the next call to the server reports that.
     """
-    from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004, PLC0415  slow to load
+    from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004  redis-py's names; slow to load
 
     for sentinel in manager.sentinels:
         try:

@@ -26,7 +26,7 @@ def ended(owners: Collection[str]) -> Mapping[str, tuple[str, bool]]:
         return {}
     try:
         found = import_module("rmq_airflow.plugin.instances").standings(tasks)
-    except Exception as error:  # noqa: BLE001  no fault of Airflow may stop the tool that calls this
+    except Exception as error:  # no fault of Airflow may stop the tool that calls this
         log.debug("Airflow does not report which tasks have ended: %s", type(error).__name__)
         return {}
     return {owner: (at.reason, at.failed) for owner, at in found.items() if at.known and at.reason is not None}

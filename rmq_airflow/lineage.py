@@ -29,7 +29,7 @@ class QueueLineageMixin:
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:  # noqa: ARG002  the provider's signature
         """Return the queue, the counts, and what the operator's own inlets, outlets and hooks add."""
         try:
-            from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  may be absent
+            from airflow.providers.openlineage.extractors import OperatorLineage  # may be absent
         except ImportError:
             return None
         counts = metrics.reported_counts(self)
@@ -62,8 +62,8 @@ def _dataset(operator: Any, queue: str) -> Any:
 
 
 def _add(found: OperatorLineage, side: str, dataset: Any, counts: Mapping[str, int]) -> None:
-    from openlineage.client.generated import base, data_quality_metrics_input_dataset  # noqa: PLC0415  may be absent
-    from openlineage.client.generated import output_statistics_output_dataset as statistics  # noqa: PLC0415
+    from openlineage.client.generated import base, data_quality_metrics_input_dataset  # may be absent
+    from openlineage.client.generated import output_statistics_output_dataset as statistics
 
     names = {"namespace": dataset.namespace, "name": dataset.name}
     if side == "output":
@@ -80,8 +80,8 @@ def _add(found: OperatorLineage, side: str, dataset: Any, counts: Mapping[str, i
 
 def _run_facet(counts: Mapping[str, Mapping[str, int]]) -> Any:
     """Return the facet `rmq` of a run: for each queue, how many messages were published, claimed, acked and so on."""
-    import attr  # noqa: PLC0415  the classes of the client, which may be absent, are made with it
-    from openlineage.client.generated.base import RunFacet  # noqa: PLC0415
+    import attr  # the classes of the client, which may be absent, are made with it
+    from openlineage.client.generated.base import RunFacet
 
     made = attr.make_class("RmqRunFacet", {"queues": attr.field()}, bases=(RunFacet,))
     return made(queues={queue: dict(each) for queue, each in counts.items()})
@@ -89,8 +89,8 @@ def _run_facet(counts: Mapping[str, Mapping[str, int]]) -> Any:
 
 def _add_others(known: list[Any], operator: Any, side: Literal["inputs", "outputs"]) -> None:
     """Add what OpenLineage would find for an operator without these methods, but for SQL statements."""
-    from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector  # noqa: PLC0415
-    from airflow.providers.common.compat.openlineage.utils.utils import translate_airflow_asset  # noqa: PLC0415
+    from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+    from airflow.providers.common.compat.openlineage.utils.utils import translate_airflow_asset
 
     declared = operator.inlets if side == "inputs" else operator.outlets
     collected = [each.asset for each in getattr(get_hook_lineage_collector().collected_assets, side)]

@@ -98,7 +98,7 @@ class RemoteDriver:
             return False
         try:
             return self._operator.is_job_active(self._operator.get_job_status(job, self._context))
-        except Exception:  # noqa: BLE001  each platform's client raises its own exception classes
+        except Exception:  # each platform's client raises its own exception classes
             return True
 
     def _remember(self, queue: LeasedQueue, submission: Submission) -> None:

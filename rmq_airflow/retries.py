@@ -75,7 +75,7 @@ def _decided(context: Context, error: BaseException) -> tuple[str, float]:
     try:
         decision = policy.evaluate(exception=error, try_number=ti.try_number, max_tries=ti.max_tries, context=context)
         return decision.action.value, _seconds(decision.retry_delay or 0)
-    except Exception:  # noqa: BLE001  Airflow ignores a policy that raises, and logs why
+    except Exception:  # Airflow ignores a policy that raises, and logs why
         return "default", 0.0
 
 

@@ -77,7 +77,7 @@ class SensorTrigger(QueueTrigger):
         except (RedisMessageQueueError, AirflowException) as error:
             message = f"{type(error).__name__}: {error}"
             if self.end_task and FAILS_WITH_RETRIES:
-                self.log.error("The task fails: %s", message)  # noqa: TRY400  the text says what to do
+                self.log.error("The task fails: %s", message)  # the text says what to do
                 yield TaskFailedEvent()
             else:
                 yield TriggerEvent({"status": "error", "message": message})
@@ -129,7 +129,9 @@ async def wait_for_ever(conn_id: str, queue: str, log: Any, enough: Threshold = 
         try:
             return await wait_for_work(conn_id, queue, log, enough)
         except (RedisMessageQueueError, AirflowException) as error:
-            log.error("Cannot watch queue %s; trying again: %s: %s", queue, type(error).__name__, error)  # noqa: TRY400  the text says what to do
+            log.error(
+                "Cannot watch queue %s; trying again: %s: %s", queue, type(error).__name__, error
+            )  # the text says what to do
             Stats.incr("rmq.trigger.failed", tags={"queue": queue})
             await asyncio.sleep(random.uniform(*MISTAKE_S))
 

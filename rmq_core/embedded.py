@@ -112,7 +112,7 @@ def _candidates() -> Iterator[str]:
 def _version(program: str) -> tuple[str, tuple[int, int]]:
     """Return the kind and version that the program reports; version (0, 0) when it cannot run here."""
     try:
-        answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603 - found by us
+        answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return "", (0, 0)
     found = re.search(r"(Redis|Valkey) server v=(\d+)\.(\d+)", answer.stdout)
@@ -173,7 +173,7 @@ def _options(address: str) -> list[str]:
 
 def _run(root: Path, command: list[str], life: int) -> None:
     """Start the daemon with the locked file open. It detaches itself, so this process gets no zombie child."""
-    result = subprocess.run(  # noqa: S603 - found by us
+    result = subprocess.run(
         command,
         cwd=root,
         pass_fds=[life],

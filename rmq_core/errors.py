@@ -269,7 +269,7 @@ _MISCONFIGURED = {
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise RMQ's errors instead of redis-py's in code that uses a client without a driver."""
-    from redis.exceptions import RedisClusterException, RedisError  # noqa: PLC0415  redis-py takes long to load
+    from redis.exceptions import RedisClusterException, RedisError  # redis-py takes long to load
 
     try:
         yield
@@ -285,7 +285,7 @@ def translate(error: Exception) -> RedisMessageQueueError:
 
 
 def _known(error: Exception, text: str) -> RedisMessageQueueError:
-    from redis import exceptions as redis_errors  # noqa: PLC0415  loading redis-py takes longer than all of RMQ
+    from redis import exceptions as redis_errors  # loading redis-py takes longer than all of RMQ
 
     if isinstance(error, redis_errors.OutOfMemoryError) or text.startswith("OOM") or "OOM command" in text:
         return QueueFull("Redis has reached `maxmemory`; drain the queue or give the server more memory")

@@ -97,5 +97,5 @@ def tell(on_event: OnEvent | None, event: QueueEvent) -> None:
         return
     try:
         on_event(event)
-    except Exception:  # noqa: BLE001  an error of the callback must not affect the queue
+    except Exception:  # an error of the callback must not affect the queue
         _log.exception("on_event raised at %s of queue %r", event.operation, event.queue)

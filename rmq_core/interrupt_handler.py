@@ -33,7 +33,7 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
     stays ignored. A forked child calls `reset()` on the handler that it inherited before it creates its own.
     """
 
-    def __init__(self, verbose: bool = True, signals: Iterable[signal.Signals] = _USUAL) -> None:  # noqa: FBT001, FBT002
+    def __init__(self, verbose: bool = True, signals: Iterable[signal.Signals] = _USUAL) -> None:
         if not isinstance(verbose, bool):
             raise TypeError(f"'verbose' must be True or False, not {type(verbose).__name__}")
         if isinstance(signals, str | bytes) or not isinstance(signals, Iterable):

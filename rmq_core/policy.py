@@ -75,7 +75,7 @@ class Overflow:
     DROP_OLDEST: ClassVar[Overflow]
 
     @staticmethod
-    def BLOCK(timeout: timedelta | float) -> Overflow:  # noqa: N802  named like the constants beside it
+    def BLOCK(timeout: timedelta | float) -> Overflow:
         """Wait up to `timeout` (seconds or timedelta) for room, then raise QueueFull."""
         return Overflow("block", seconds("timeout", timeout))
 

@@ -38,7 +38,7 @@ def traced(queue: Q) -> Q:
     ConfigurationError without that package, Unsupported for a discipline without headers.
     """
     try:
-        from opentelemetry import propagate, trace  # noqa: PLC0415  an optional package
+        from opentelemetry import propagate, trace  # an optional package
     except ImportError as error:
         raise ConfigurationError("tracing needs OpenTelemetry: pip install 'rmq[otel]'") from error
     one: Any = queue

@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """`redis_queue_asset`: a queue in Dagster's lineage. Observing it reports what the queue holds and claims nothing."""
 
 import warnings

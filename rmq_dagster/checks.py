@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """`redis_queue_checks`: asset checks on a queue. One read of its counts serves all of them; nothing is claimed."""
 
 import dataclasses

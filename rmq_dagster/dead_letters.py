@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """`redis_queue_dead_letters`: the dead letters of a queue as an asset that shows why they failed.
 
 Metadata of Dagster stays in its database, so it names messages by id and never contains their payloads.

@@ -22,7 +22,7 @@ from rmq_dagster.sensors import build_redis_queue_sensor
 from rmq_dagster.status import redis_queue_status_sensors
 
 
-def redis_queue_definitions(  # noqa: PLR0913  the options of what it defines are its parameters
+def redis_queue_definitions(
     queue: str | QueuePartitions,
     *,
     target: Any,

@@ -21,9 +21,7 @@ class DriverProcess:
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None, stop_grace_s: float = 10
     ) -> None:
         self._stop_grace_s = stop_grace_s
-        self._process = subprocess.Popen(  # noqa: S603 - running the user's command is the purpose
-            list(command), env={**os.environ, **env}, cwd=cwd, start_new_session=True
-        )
+        self._process = subprocess.Popen(list(command), env={**os.environ, **env}, cwd=cwd, start_new_session=True)
         self.pid = self._process.pid
 
     def wait(self, timeout_s: float) -> int | None:

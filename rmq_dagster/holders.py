@@ -53,7 +53,7 @@ def ended(owners: Collection[str]) -> Mapping[str, tuple[str, bool]]:
     try:
         with dg.DagsterInstance.get() as instance:
             return {owner: (ending.reason, ending.failed) for owner, ending in endings(instance, owners).items()}
-    except Exception as error:  # noqa: BLE001  on any storage error, `rmq doctor` continues without Dagster
+    except Exception as error:  # on any storage error, `rmq doctor` continues without Dagster
         _log.warning("Cannot read run statuses from Dagster: %s: %s", type(error).__name__, error)
         return {}
 

@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares annotations with its own classes, so they must not become strings
+# No deferred annotations: Dagster compares them with its own classes, so they must not become strings.
 """`redis_queue_redrive_job`: a job that returns chosen dead letters to their queue, launched by hand or by a sensor."""
 
 from typing import Any

@@ -134,7 +134,7 @@ def sensor_of(context: dg.SensorEvaluationContext) -> str | None:
     """Return the name of the sensor that ticks; None for a tick by hand without a name."""
     try:
         return context.sensor_name
-    except Exception:  # noqa: BLE001 - the error that Dagster raises has no public name
+    except Exception:  # the error that Dagster raises has no public name
         return None
 
 

@@ -18,7 +18,7 @@ from rmq_dagster.resources import RING_AGAIN_AFTER_S, RedisQueueResource
 TICK_EVERY_S = 10  # at Dagster's default of 30, messages of a deleted run would wait for more than 30 s
 
 
-def build_redis_queue_sensor(  # noqa: PLR0913  the options of a sensor are parameters of its definition
+def build_redis_queue_sensor(
     queue: str | QueuePartitions,
     *,
     target: Any,

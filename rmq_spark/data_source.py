@@ -83,7 +83,7 @@ class RmqDataSource(DataSource):
         return LeaseReader(source.settings, slices, source.discipline, schema)
 
     # Not without_trace: Spark replaces an error of this hook by one of its own, and only the trace shows ours.
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of a queue, batch by batch."""
         check_place(self.options)
         options = OptionValues(self.options, STREAM)
@@ -93,17 +93,17 @@ class RmqDataSource(DataSource):
         return stream_reader_class()(options, self.application, schema)
 
     @without_trace
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer of the rows of a DataFrame."""
-        from rmq_spark.write.sink import writer_of  # noqa: PLC0415  readers do not need it
+        from rmq_spark.write.sink import writer_of  # readers do not need it
 
         check_place(self.options)
         return writer_of(self.options, schema, overwrite=overwrite)
 
     @without_trace
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return a writer of the rows of a stream, batch by batch."""
-        from rmq_spark.write.stream import stream_writer_of  # noqa: PLC0415  readers do not need it
+        from rmq_spark.write.stream import stream_writer_of  # readers do not need it
 
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
@@ -133,10 +133,10 @@ class RmqDataSource(DataSource):
 def stream_reader_class() -> type[LeasedStreamReader]:
     """Return the stream reader whose hooks this version of Spark calls."""
     if not HAS_LIMITS:
-        from rmq_spark.stream.spark_4_0 import Spark40StreamReader  # noqa: PLC0415  Spark 4.0 and 4.1
+        from rmq_spark.stream.spark_4_0 import Spark40StreamReader  # Spark 4.0 and 4.1
 
         return Spark40StreamReader
-    from rmq_spark.stream.spark_4_2 import Spark42StreamReader  # noqa: PLC0415  Spark 4.2
+    from rmq_spark.stream.spark_4_2 import Spark42StreamReader  # Spark 4.2
 
     return Spark42StreamReader
 

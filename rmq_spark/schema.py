@@ -15,7 +15,7 @@ from inspect import signature
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from pyspark.sql import types as T  # noqa: N812  Spark's own name for it
+from pyspark.sql import types as T
 
 from rmq_core import MESSAGE_FIELDS, Columns, Message, MessageField, header_items
 
@@ -124,20 +124,20 @@ def browsed_row(seen: BrowsedMessage) -> dict[str, Any]:
 
 def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: T.StructType = BROWSE_SCHEMA) -> ArrowBatch:
     """Return rows of `browsed_row` as one Arrow batch of exactly this schema."""
-    import pyarrow as pa  # noqa: PLC0415  takes 300 ms, which only executors need
+    import pyarrow as pa  # takes 300 ms, which only executors need
 
     return _batch(schema, lambda name, kind: pa.array([row[name] for row in rows], kind))
 
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
     """Return the Arrow schema that Spark compares with that of the batches it reads."""
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  takes 300 ms, which only executors need
+    from pyspark.sql.pandas.types import to_arrow_schema  # takes 300 ms, which only executors need
 
     return to_arrow_schema(schema, **_in_utc())
 
 
 def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) -> ArrowBatch:
-    import pyarrow as pa  # noqa: PLC0415  as above
+    import pyarrow as pa
 
     found = arrow_schema(schema)
     return pa.RecordBatch.from_arrays([array(field.name, field.type) for field in found], schema=found)
@@ -146,14 +146,14 @@ def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) 
 @cache
 def _in_utc() -> dict[str, Any]:
     """Return the argument that selects UTC: older Spark versions always use UTC, newer ones need it."""
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  as above
+    from pyspark.sql.pandas.types import to_arrow_schema
 
     return {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
     """Convert stored values: texts in UTF-8, maps in JSON, times in milliseconds; or one text for all rows."""
-    import pyarrow as pa  # noqa: PLC0415  as above
+    import pyarrow as pa
 
     if isinstance(values, str):
         return pa.repeat(pa.scalar(values), rows)
@@ -168,7 +168,7 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
 
 def _maps(headers: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     """Return headers as an Arrow map. Most messages have the same headers, so each distinct text is decoded once."""
-    import pyarrow as pa  # noqa: PLC0415  as above
+    import pyarrow as pa
 
     known = {text: _texts(header_items(text)) for text in set(headers)}
     if len(known) != 1:

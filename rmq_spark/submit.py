@@ -19,7 +19,7 @@ def submit(arguments: Sequence[str]) -> None:
     """Replace this process by spark-submit with these arguments. Raises ConfigurationError when there is no Java."""
     home = Path(_find_spark_home())
     command = str(home / "bin" / "spark-submit")
-    os.execve(command, [command, *arguments], os.environ | spark_environment() | {"SPARK_HOME": str(home)})  # noqa: S606
+    os.execve(command, [command, *arguments], os.environ | spark_environment() | {"SPARK_HOME": str(home)})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark import StatusTracker
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
+from pyspark.sql import functions as F
 
 import rmq_spark
 
@@ -164,7 +164,7 @@ def _pipes() -> AbstractContextManager[Any]:
     """Open the Dagster Pipes session if Dagster started this job; otherwise the context yields None."""
     if "DAGSTER_PIPES_CONTEXT" not in os.environ:
         return nullcontext()
-    from dagster_pipes import open_dagster_pipes  # noqa: PLC0415  comes with Dagster
+    from dagster_pipes import open_dagster_pipes  # comes with Dagster
 
     return open_dagster_pipes()
 

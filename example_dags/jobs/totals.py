@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from urllib.parse import quote
 
-from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
+from pyspark.sql import functions as F
 
 import rmq_spark
 

@@ -13,7 +13,7 @@ import os
 
 from pyspark import pipelines
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
+from pyspark.sql import functions as F
 
 
 @pipelines.table

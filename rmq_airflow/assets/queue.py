@@ -50,7 +50,7 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:@\[\]]+)(?::([0-9]{1,5}))?")
 
 def queue_asset(settings: RedisSettings, queue: str, extra: dict[str, Any] | None = None) -> Asset:
     """Return the asset of a queue on the server of a connection."""
-    from airflow.providers.common.compat.sdk import Asset  # noqa: PLC0415  asset modules import this one
+    from airflow.providers.common.compat.sdk import Asset  # asset modules import this one
 
     hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in settings.hosts)
     place = (
@@ -64,7 +64,7 @@ def create_asset(
     *, queue: str, host: str = "localhost", port: int = 6379, db: int = 0, extra: dict[str, Any] | None = None
 ) -> Asset:
     """Return the asset of a queue on a single server; Airflow calls this function for the scheme `rmq`."""
-    from airflow.providers.common.compat.sdk import Asset  # noqa: PLC0415  asset modules import this one
+    from airflow.providers.common.compat.sdk import Asset  # asset modules import this one
 
     address = f"[{host}]" if ":" in host else host
     return Asset(uri=f"rmq://{address}:{port}/{db}/{quote(queue, safe='')}", extra=extra)
@@ -84,9 +84,9 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     return uri._replace(netloc=_hosts(uri.netloc, form), path=f"/{path}")
 
 
-def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> OpenLineageDataset | None:  # noqa: ARG001
+def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> OpenLineageDataset | None:  # noqa: ARG001  the provider's signature
     """Return the dataset of a queue; its server and database are the namespace. None without the OpenLineage client."""
-    from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415  loads a client
+    from airflow.providers.common.compat.openlineage.facet import Dataset  # loads a client
 
     uri = urlsplit(asset.uri)
     path, _, queue = uri.path.rpartition("/")

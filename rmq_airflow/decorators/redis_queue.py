@@ -75,7 +75,7 @@ class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, Decorat
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 
-    def __init__(  # noqa: PLR0913  a DAG author sets every option here
+    def __init__(
         self,
         *,
         redis_queue: str | None = None,

@@ -133,7 +133,7 @@ class RedisQueueHook(BaseHook):
             return examine(location.read(self._connection).settings)
         except RedisMessageQueueError as error:
             return False, str(error)
-        except Exception as error:  # noqa: BLE001  every error must appear in the form, not as a traceback
+        except Exception as error:  # every error must appear in the form, not as a traceback
             return False, f"{type(error).__name__}: {error}"
 
     def _check_config(self, discipline: str, config: LeasedConfig | None) -> None:

@@ -49,7 +49,7 @@ class RedisQueueNotifier(BaseNotifier):
 
     template_fields: Sequence[str] = ("redis_queue", "payload", "dedup_key", "headers", "redis_queue_conn_id")
 
-    def __init__(  # noqa: PLR0913  a DAG author sets every option here
+    def __init__(
         self,
         *,
         redis_queue: str,

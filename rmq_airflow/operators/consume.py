@@ -63,7 +63,7 @@ class RedisQueueConsumeOperator(QueueLineageMixin, ReleaseOnKillMixin, BaseOpera
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 
-    def __init__(  # noqa: PLR0913  a DAG author sets every option here
+    def __init__(
         self,
         *,
         redis_queue: str,

@@ -22,7 +22,7 @@ class AirflowLog:
             session.flush()
             return int(made.id)
 
-    def complete(self, entry: Any, event: str, user: str, fields: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def complete(self, entry: Any, event: str, user: str, fields: Mapping[str, Any]) -> None:  # noqa: ARG002  what a log takes
         """Replace the fields of the entry."""
         with create_session(scoped=False) as session:
             session.execute(update(Log).where(Log.id == entry).values(extra=json.dumps(dict(fields))))

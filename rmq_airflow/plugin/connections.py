@@ -85,7 +85,7 @@ def _looked_up(connection_id: str) -> Connection:
             found: Connection | None = backend.get_connection(conn_id=connection_id, **scope)
         except PermissionError:  # when a backend refuses, no other backend is queried
             raise
-        except Exception as error:  # noqa: BLE001  skip a backend that fails, as Airflow does
+        except Exception as error:  # skip a backend that fails, as Airflow does
             log.debug("%s did not find connection %s: %s", type(backend).__name__, connection_id, type(error).__name__)
             continue
         if found is not None:

@@ -37,7 +37,7 @@ class FoundLink(RedisQueueLink):
     """The link that a task left, or else the one that it would have left."""
 
     # Airflow compares names of classes and modules only. The classes themselves would load Spark into the API server.
-    operators = [type(name, (), {"__module__": module}) for name, module in MODULES.items()]  # noqa: RUF012
+    operators = [type(name, (), {"__module__": module}) for name, module in MODULES.items()]  # noqa: RUF012  Airflow's own form
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
         """Return the address of the queue's page; empty if the API server cannot know the queue. Blocks."""

@@ -121,7 +121,7 @@ class Trouble:
         """Run a block; log its exceptions and do not raise them."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  no error ends the loop
+        except Exception as error:  # no error ends the loop
             self.times += 1
             self._log(error)
         else:

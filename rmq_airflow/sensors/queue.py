@@ -79,7 +79,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     operator_extra_links = (RedisQueueLink(),)
     ui_color = "#f5b7b1"
 
-    def __init__(  # noqa: PLR0913  operator options are keyword arguments
+    def __init__(
         self,
         *,
         redis_queue: str,
@@ -275,7 +275,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         return left
 
 
-def _hand_over_s(hand_over: timedelta | float | bool) -> float | None:  # noqa: FBT001  bool is a valid value
+def _hand_over_s(hand_over: timedelta | float | bool) -> float | None:
     if isinstance(hand_over, bool):
         return 600.0 if hand_over else None
     return check_seconds("hand_over", hand_over or 0, MOMENT_S)  # time allowed to adopt

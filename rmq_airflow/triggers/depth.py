@@ -35,7 +35,7 @@ class RedisQueueDepthTrigger(SensorTrigger):
     :param max_messages: report at most this many to the tasks downstream, if the trigger ends the task
     """
 
-    def __init__(  # noqa: PLR0913  the last two are keyword arguments
+    def __init__(
         self,
         redis_queue: str,
         count: Counted,

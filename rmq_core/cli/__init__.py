@@ -15,7 +15,7 @@ _PARTS = ("typer", "rich")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command with these arguments, or those of the process if None; always raise SystemExit at the end."""
     try:
-        from rmq_core.cli.app import run  # noqa: PLC0415  needs the extra `cli`, which may be missing
+        from rmq_core.cli.app import run  # needs the extra `cli`, which may be missing
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _PARTS:
             raise

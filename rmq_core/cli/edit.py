@@ -125,7 +125,7 @@ def _in_editor(text: str, suffix: str) -> str:
         file.write(text)
         file.flush()
         try:
-            subprocess.run([*editor, file.name], check=True)  # noqa: S603  the user's own editor
+            subprocess.run([*editor, file.name], check=True)
             edited = Path(file.name).read_text("utf-8")
         except (OSError, subprocess.CalledProcessError) as error:
             raise ConfigurationError(f"the editor {editor[0]!r} failed: {error}; nothing was changed") from None

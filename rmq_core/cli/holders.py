@@ -30,7 +30,7 @@ def examine_orchestrators() -> Iterator[Finding]:
                 found = list(point.load()())
         except ImportError:  # the orchestrator is not installed
             continue
-        except Exception as error:  # noqa: BLE001  an orchestrator's error must not end the other checks
+        except Exception as error:  # an orchestrator's error must not end the other checks
             text = f"it cannot be queried: {type(error).__name__}: {error}"
             yield Finding(Level.UNKNOWN, point.name, text)
         else:
@@ -46,7 +46,7 @@ def examine_leases(queue: str, leases: Collection[LeaseInfo]) -> Iterator[Findin
             with redirect_stdout(sys.stderr):  # Airflow logs to stdout, which this command reserves for data
                 ask: Ended = point.load()
                 ended |= ask(owners)
-        except Exception as error:  # noqa: BLE001  an orchestrator's error must not end the other checks
+        except Exception as error:  # an orchestrator's error must not end the other checks
             yield Finding(Level.UNKNOWN, "leases", f"{point.name} cannot be queried: {type(error).__name__}: {error}")
     kept = [lease for lease in leases if lease.owner in ended]
     for lease in kept:

@@ -33,7 +33,7 @@ class Server:
     """A connection to a server; `connected` sends PING before anything else."""
 
     def __init__(self, settings: RedisSettings, client: Any) -> None:
-        from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py, which `--help` must not
+        from rmq_core.exchange.public import sync_driver  # loads redis-py, which `--help` must not
 
         self.settings, self.client = settings, client
         # A queue retries for 30 s; a user at a prompt should not wait that long for an error.

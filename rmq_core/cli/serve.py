@@ -13,7 +13,7 @@ from rmq_core.cli.options import LOCAL, Url
 from rmq_core.cli.output import note
 from rmq_core.errors import ConfigurationError
 
-# ruff: noqa: PLC0415 - the extra `serve` may be missing, and `rmq --help` must not load it
+# the extra `serve` may be missing, and `rmq --help` must not load it
 
 _PARTS = ("fastapi", "uvicorn", "prometheus_client", "starlette", "pydantic")
 

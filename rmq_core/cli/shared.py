@@ -36,7 +36,7 @@ def shared(*, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = F
     del url, discipline, as_json
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001  Typer passes the value of the option by position
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"rmq {__version__}")
         raise typer.Exit

@@ -44,7 +44,7 @@ class AbstractRedisGateway(
     """
 
 
-class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inherited
+class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
     __doc__ = RedisGatewayBase.__doc__
     _io_mode = ASYNCIO
 
@@ -82,7 +82,7 @@ class TaskHeartbeat(LeaseHeartbeat):
                 await self._beat.late()
 
 
-class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
+class RedisMessageQueue(MessageQueueBase):
     __doc__ = MessageQueueBase.__doc__
     _io_mode, _gateway_class, _built_in = ASYNCIO, AbstractRedisGateway, RedisGateway
 
@@ -130,7 +130,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
                 await result
         return True
 
-    async def aclose(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
+    async def aclose(self, timeout: float | None = None) -> bool:
         """The same as `drain`."""
         return await self.drain(timeout)
 

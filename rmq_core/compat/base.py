@@ -41,7 +41,7 @@ class MessageQueueBase(Stateful[QueueState]):
     _gateway_class: ClassVar[type]
     _built_in: ClassVar[type]
 
-    def __init__(  # noqa: PLR0913  the documented signature
+    def __init__(
         self,
         name: str,
         *,

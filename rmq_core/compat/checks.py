@@ -56,7 +56,7 @@ def callback(parameter: str, value: object, *, asynchronous: bool | None) -> Non
     """Accept only a callable; `asynchronous` states whether it must be async, None accepts both kinds."""
     if not callable(value):
         raise TypeError(f"'{parameter}' must be callable, not {_kind(value)}")
-    later = inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004
+    later = inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004  an object whose call is async
     if asynchronous is True and not later:
         raise TypeError(f"'{parameter}' must be an async callable here; rmq_core.RedisMessageQueue takes plain ones")
     if asynchronous is False and later:

@@ -44,7 +44,7 @@ async def claim(body: QueueState) -> Received | None:
         return None
     try:
         if body.leased and not isinstance(claimed, ClaimedMessage):
-            raise GatewayContractError(  # noqa: TRY301
+            raise GatewayContractError(
                 "gateway.wait_for_message_and_move() must return ClaimedMessage when the gateway has a visibility "
                 f"timeout, not {type(claimed).__name__}"
             )
@@ -61,7 +61,7 @@ async def _wait(body: QueueState, began: float) -> ClaimedMessage | MessageData 
         claimed: ClaimedMessage | MessageData | None = await body.ask(
             "wait_for_message_and_move", _CLAIMED, body.key.pending, body.key.processing
         )
-    except Exception as error:  # noqa: BLE001  reported and raised again
+    except Exception as error:  # reported and raised again
         await body.tell_noted()
         await body.tell(EventOperation.CLAIM, EventOutcome.FAILURE, error=error, began=began)
         raise body.about(error, "claim") from error.__cause__
@@ -106,7 +106,7 @@ async def _put_away(body: QueueState, received: Received, error: BaseException, 
     cleaning = perf_counter()
     try:
         applied = await _settle(body, received, log, body.logs.failed)
-    except Exception as failure:  # noqa: BLE001  reported; the handler's own error propagates
+    except Exception as failure:  # reported; the handler's own error propagates
         text = "a message could not be settled after its handler failed"
         await body.complain(text, EventOperation.CLEANUP_FAILED, error=failure, began=cleaning, of=received)
         return
@@ -129,7 +129,7 @@ async def _settle(body: QueueState, received: Received, log: str | None, cap: in
 async def _trim(body: QueueState, log: str, cap: int) -> None:
     try:
         await body.ask("trim_queue", object, log, cap, finish=True)
-    except Exception as error:  # noqa: BLE001  the next message trims again
+    except Exception as error:  # the next message trims again
         _log.warning("%s could not be trimmed", log, exc_info=error)
         await body.tell(EventOperation.TRIM_FAILED, EventOutcome.FAILURE, error=error, destination_queue=log)
         warn(f"{log} could not be trimmed ({type(error).__name__}); it is longer than configured")

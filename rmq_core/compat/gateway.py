@@ -98,7 +98,7 @@ class RedisGatewayBase(Stateful[Channels]):
 
     _io_mode: ClassVar[IoMode]
 
-    def __init__(  # noqa: PLR0913  the documented signature
+    def __init__(
         self,
         *,
         redis_client: Any,

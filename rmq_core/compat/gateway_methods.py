@@ -140,7 +140,7 @@ class Channels:
         return channel, part
 
     def _driver(self, engine: LeasedEngine) -> Any:
-        from rmq_core.exchange import public  # noqa: PLC0415  loads redis-py
+        from rmq_core.exchange import public  # loads redis-py
 
         make: Any = public.async_driver if self._io_mode.asynchronous else public.sync_driver
         return public.shared(make, self._client, engine.prefix, engine.retry_budget_s)

@@ -44,7 +44,7 @@ class Beat:
             renewed, failure = False, None
             try:
                 renewed = await self._renew()
-            except Exception as error:  # noqa: BLE001  reported below; the lease then expires
+            except Exception as error:  # reported below; the lease then expires
                 failure = error
             if self.over.is_set() or (self.settling and not renewed):
                 return

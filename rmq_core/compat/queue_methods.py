@@ -43,7 +43,7 @@ async def publish(body: QueueState, message: str | dict[str, Any]) -> bool:
     with Inside(body, body.publishing):
         try:
             fresh = await _offer(body, message)
-        except Exception as error:  # noqa: BLE001  reported and raised again
+        except Exception as error:  # reported and raised again
             await body.tell(EventOperation.PUBLISH, EventOutcome.FAILURE, error=error, began=began)
             raise body.about(error, "publish") from error.__cause__
         if fresh:
@@ -81,7 +81,7 @@ async def _key_of(body: QueueState, message: object, text: str) -> str | None:
     return key
 
 
-async def drain(body: QueueState, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
+async def drain(body: QueueState, timeout: float | None = None) -> bool:
     """Take no new work: `publish` raises, `process_message` yields None. Running handlers are not interrupted.
 
     Waits at most `timeout` seconds for publishes in progress and releases claims whose reply may have been lost.
@@ -110,7 +110,7 @@ async def recover(body: QueueState, until: float, *, once: bool = False) -> bool
     try:
         left = None if until == inf else max(0.0, until - monotonic())
         recovered = await body.ask("recover_claims", bool, body.key.processing, left, finish=True)
-    except Exception as error:  # noqa: BLE001  drain can be called again
+    except Exception as error:  # drain can be called again
         _log.warning("claims without a reply could not be released: %s", error)
     await body.tell_noted()
     return recovered

@@ -124,7 +124,7 @@ class QueueState:
         """Call a user's callback; log and warn if it raises."""
         try:
             await self.call(parameter, call, *args)
-        except Exception as error:  # noqa: BLE001  logged
+        except Exception as error:
             _log.exception("%s raised at %s of queue %r", parameter, at, self.key.name)
             warn(f"{parameter} raised {type(error).__name__}")
 

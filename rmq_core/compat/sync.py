@@ -52,7 +52,7 @@ class AbstractRedisGateway(Gateway[bool, None, ClaimedMessage | MessageData | No
     """
 
 
-class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inherited
+class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
     __doc__ = RedisGatewayBase.__doc__
     _io_mode = BLOCKING
 
@@ -89,7 +89,7 @@ class ThreadHeartbeat(LeaseHeartbeat):
                 run(self._beat.late())
 
 
-class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
+class RedisMessageQueue(MessageQueueBase):
     __doc__ = MessageQueueBase.__doc__
     _io_mode, _gateway_class, _built_in = BLOCKING, AbstractRedisGateway, RedisGateway
 
@@ -139,7 +139,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
                     return False
                 if isawaitable(result := handler(message)):
                     checks.dispose(result)
-                    raise NotAcknowledged  # noqa: TRY301  skips the end of the block, which would finish the message
+                    raise NotAcknowledged  # skips the end of the block, which would finish the message
         except NotAcknowledged:
             raise TypeError("'handler' returned an awaitable; use RedisMessageQueue of rmq_core.asyncio") from None
         return True

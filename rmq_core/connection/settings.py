@@ -18,7 +18,7 @@ from rmq_core._version import __version__
 from rmq_core.connection.url import Hosts, Option, parse
 from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError, translate
 
-# ruff: noqa: PLC0415 - redis-py takes longer to import than all other modules together: import it only for a client
+# redis-py takes longer to import than all other modules together: import it only for a client
 if TYPE_CHECKING:
     import redis
     import redis.asyncio

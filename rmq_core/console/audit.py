@@ -62,7 +62,7 @@ async def audited(
 def _complete(where: AuditLog, entry: Any, event: str, user: str, fields: Mapping[str, Any]) -> None:
     try:
         where.complete(entry, event, user, fields)
-    except Exception as error:  # noqa: BLE001  the change is made, and the user must get its result
+    except Exception as error:  # the change is made, and the user must get its result
         log.warning("The audit log lacks the outcome of %s (%s): %s", event, type(error).__name__, fields)
 
 

@@ -180,7 +180,7 @@ def chosen_by(
         try:
             own = codec.split(envelope)
             same = wanted(chosen(decode_payload(own.kind, own.payload))) == named
-        except Exception:  # noqa: BLE001  a damaged message, or one that the user's function refuses, is not meant
+        except Exception:  # a damaged message, or one that the user's function refuses, is not meant
             return False
         return same and where.of_envelope(envelope)
 

@@ -122,7 +122,7 @@ def check_json(value: Any, path: str, depth: int) -> None:
         raise PayloadError(f"{path} is a {type(value).__name__}, which JSON does not have; convert it")
     elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise PayloadError(f"{path} is a number of over 4,000 digits, which JSON readers refuse; send it as a str")
-    elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
+    elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124  only NaN differs from itself
         raise PayloadError(f"{path} is {value}, which JSON does not have; send None or a str")
 
 

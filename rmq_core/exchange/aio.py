@@ -98,7 +98,7 @@ class AsyncDriver:
                     reply = await self._perform(want, patience)
                 except FAILURES as error:
                     want = exchange.throw(translate(error))
-                except BaseException as error:  # noqa: BLE001  the operation decides what a cancellation means
+                except BaseException as error:  # the operation decides what a cancellation means
                     want = exchange.throw(error)
                 else:
                     want = exchange.send(reply)
@@ -182,9 +182,9 @@ class AsyncDriver:
         if rests(self.client):
             return None
         driver, patience = type(self)(self.client, command.key, 0), aside()
-        send = partial(driver._directly, given_up=patience.given_up)  # noqa: SLF001  another driver of this class
+        send = partial(driver._directly, given_up=patience.given_up)
         try:
-            return await driver._persist(send, command, command, patience)  # noqa: SLF001  the same
+            return await driver._persist(send, command, command, patience)
         except NOT_RETRYABLE:
             raise
         except (*RETRYABLE, Interrupted):

@@ -208,7 +208,7 @@ class NodePool:
     async def release(self, connection: Any) -> None:
         release = getattr(self.node, "release", None)
         if release is None:  # redis-py 5 and 6.0 have no such method; only their own calls release
-            release = self.node._free.append  # noqa: SLF001
+            release = self.node._free.append  # noqa: SLF001  what its `release` does in older versions
         release(connection)
 
     async def disconnect(self, *, inuse_connections: bool) -> None:

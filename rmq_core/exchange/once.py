@@ -63,9 +63,9 @@ class OncePublicDriver(PublicDriver):
 class OnceDriver(SyncDriver):
     """A driver that makes one attempt, over connections that it opens itself."""
 
-    _persist = OncePublicDriver._persist  # noqa: SLF001  the same rule applies here
+    _persist = OncePublicDriver._persist
 
-    _plain = SyncDriver._directly  # noqa: SLF001  without the client's own retries
+    _plain = SyncDriver._directly
 
     def _find_pool(self) -> Any:
         return without_retries(super()._find_pool())
@@ -92,9 +92,9 @@ class AsyncOncePublicDriver(AsyncPublicDriver):
 class AsyncOnceDriver(AsyncDriver):
     """The asyncio version of OnceDriver."""
 
-    _persist = AsyncOncePublicDriver._persist  # noqa: SLF001  the same rule applies here
+    _persist = AsyncOncePublicDriver._persist
 
-    _plain = AsyncDriver._directly  # noqa: SLF001  without the client's own retries
+    _plain = AsyncDriver._directly
 
     async def _find_pool(self) -> Any:
         return without_retries(await super()._find_pool())

@@ -31,7 +31,7 @@ class AsyncFacade(QueueBase[E], Awaited):
     """
 
     def _connect(self, redis: Any) -> None:
-        from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py, which an import must not do
+        from rmq_core.exchange.public import async_driver  # loads redis-py, which an import must not do
 
         engine = self._engine
         self.client, self._owned = async_client(redis)

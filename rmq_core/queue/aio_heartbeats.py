@@ -94,7 +94,7 @@ class HeartbeatTask:
             kept = list(await queue.extend_all([heartbeat.asked() for heartbeat in due]))
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of %d leases failed: %s", len(due), error)
-        except Exception:  # noqa: BLE001  no error may stop the heartbeats of other queues
+        except Exception:  # no error may stop the heartbeats of other queues
             _log.exception("heartbeat of %d leases failed", len(due))
         for heartbeat, alive in zip_longest(due, kept):
             settle_beat(heartbeat, alive, sent)

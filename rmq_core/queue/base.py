@@ -204,8 +204,8 @@ class Shown:
 
     @property
     def __signature__(self) -> Any:
-        from inspect import Parameter, iscoroutinefunction, signature  # noqa: PLC0415  needed only on request
-        from typing import get_args  # noqa: PLC0415  the same
+        from inspect import Parameter, iscoroutinefunction, signature  # needed only on request
+        from typing import get_args
 
         found = signature(self._operation, eval_str=True)
         given = list(found.parameters.values())[1:]

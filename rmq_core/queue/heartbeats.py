@@ -98,7 +98,7 @@ class Heartbeat(Generic[Q]):
                 self.on_lost(self.lease)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException:  # noqa: BLE001  a failing callback must not stop other leases' heartbeats
+            except BaseException:  # a failing callback must not stop other leases' heartbeats
                 _log.exception("on_lost raised for lease %r", self.lease.id)
 
 
@@ -185,21 +185,21 @@ class HeartbeatThread:
             kept = list(queue.extend_all([heartbeat.asked() for heartbeat in due]))
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of %d leases failed: %s", len(due), error)
-        except BaseException:  # noqa: BLE001  other queues' leases still need their heartbeat
+        except BaseException:  # other queues' leases still need their heartbeat
             _log.exception("heartbeat of %d leases failed", len(due))
         for heartbeat, alive in zip_longest(due, kept):
             self._settle_beat(heartbeat, alive, sent)
 
-    def _settle_beat(self, heartbeat: Heartbeat[Extender], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply
+    def _settle_beat(self, heartbeat: Heartbeat[Extender], alive: bool | None, sent: float) -> None:
         try:
             settle_beat(heartbeat, alive, sent)
-        except BaseException:  # noqa: BLE001  sys.exit() in a callback would only kill this thread
+        except BaseException:  # sys.exit() in a callback would only kill this thread
             _log.exception("on_lost raised for lease %r", heartbeat.lease.id)
         if heartbeat.over:
             self.remove(heartbeat)
 
 
-def settle_beat(heartbeat: Heartbeat[Q], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply, not a switch
+def settle_beat(heartbeat: Heartbeat[Q], alive: bool | None, sent: float) -> None:
     """Apply the result of an extend call sent at `sent`: True extended, False lost, None unknown."""
     lost = heartbeat.lease.state.lost or (alive is False and not heartbeat.overtaken)
     if alive and not lost:

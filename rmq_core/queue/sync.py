@@ -30,7 +30,7 @@ class Facade(QueueBase[E], Blocking):
     """
 
     def _connect(self, redis: Any) -> None:
-        from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py, which an import must not do
+        from rmq_core.exchange.public import sync_driver  # loads redis-py, which an import must not do
 
         engine = self._engine
         self.client, self._owned = sync_client(redis)

@@ -133,7 +133,7 @@ class QueueReader:
                     return QueueReading(name, discipline, await queue.stats(), expired, await _totals(queue))
             except QueueUnavailable:
                 raise
-            except Exception as error:  # noqa: BLE001  one damaged queue must not hide the others
+            except Exception as error:  # one damaged queue must not hide the others
                 return QueueReading(name, discipline, error=_text(error))
 
     def _opened(self, name: str, discipline: str) -> Any:

@@ -88,7 +88,7 @@ class Scrapes:
             self._known, self._up, self._refused = Numbers(readings, began, texts), True, None
         except QueueUnavailable:
             self._up, self._refused = False, None
-        except Exception as error:  # noqa: BLE001  the scrapes raise it, also those that come after this reading
+        except Exception as error:  # the scrapes raise it, also those that come after this reading
             self._refused = error
         finally:
             self._reading = None

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TypeAlias
 from rmq_core.errors import ConfigurationError, Unsupported
 from rmq_core.queue.journal import JournalEntry, moment
 
-# ruff: noqa: PLC0415 - pyarrow takes 300 ms to load, and the extra `parquet` may be missing
+# pyarrow takes 300 ms to load, and the extra `parquet` may be missing
 
 COLUMNS = (
     "entry_id", "at", "queue", "event", "messages", "message_ids", "lease_id", "fence", "owner", "by", "reason",

@@ -61,7 +61,7 @@ class Claimed(NamedTuple):
         return self.lease.count if self.lease is not None and self.lease.isolation is not None else 0
 
 
-def claim_as(  # noqa: PLR0913  what a claim takes, and what belongs to a name
+def claim_as(
     claimant: Claimant,
     queue: LeasedQueue,
     *,

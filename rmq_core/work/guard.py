@@ -29,7 +29,7 @@ class DriverGuard:
 
     def __init__(self, group: int) -> None:
         # -I -S: no site module, no environment. The guard starts in tens of milliseconds and imports no user code.
-        self._process = subprocess.Popen(  # noqa: S603  our own interpreter, our own file, a number
+        self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, str(group)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

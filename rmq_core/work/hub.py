@@ -85,8 +85,8 @@ class WaitHub:
     """Waits for work on the queues of one server. `redis` is an asyncio client, a RedisSettings or a URL."""
 
     def __init__(self, redis: Any, config: LeasedConfig | None = None) -> None:
-        from rmq_core.exchange.aio import AsyncDriver  # noqa: PLC0415  lazy: importing WaitHub must not load redis-py
-        from rmq_core.exchange.pubsub import PubSubListener  # noqa: PLC0415  the same
+        from rmq_core.exchange.aio import AsyncDriver  # lazy: importing WaitHub must not load redis-py
+        from rmq_core.exchange.pubsub import PubSubListener
 
         self._driver = AsyncDriver
         self._client, self._owned = async_client(redis)
@@ -101,7 +101,7 @@ class WaitHub:
         *,
         min_messages: int = 1,
         max_age: timedelta | float | None = None,
-        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the same name as in every other wait
+        timeout: timedelta | float | None = None,
         on_pause: Callable[[Backlog], None] | None = None,
     ) -> Backlog:
         """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`; not while it is paused.
@@ -166,7 +166,7 @@ class WaitHub:
             await self._listener.listen(watch.engine.keys.bell)
             while watch.wishes:
                 await watch.pause(await self._poll(watch))
-        except Exception as error:  # noqa: BLE001  every waiter must receive the error
+        except Exception as error:  # every waiter must receive the error
             for wish in watch.wishes:
                 if not wish.answer.done():
                     wish.answer.set_exception(error)

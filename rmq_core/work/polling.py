@@ -63,7 +63,7 @@ async def _answer(batch: list[_Asked]) -> None:
     driver = batch[0].driver
     try:
         found = await driver.run(together([_attempt(asked.engine) for asked in batch]))
-    except Exception as error:  # noqa: BLE001  every error must reach the waiters
+    except Exception as error:  # every error must reach the waiters
         found = [error] * len(batch)
     finally:
         await driver.close()
@@ -75,7 +75,7 @@ def _attempt(engine: LeasedEngine) -> Exchange[Glance | Exception]:
     """Run a glance and return its failure as a result, so that it does not end the other glances of the write."""
     try:
         return (yield from glance(engine, BELL_MS))
-    except Exception as error:  # noqa: BLE001  every error must reach the waiters
+    except Exception as error:  # every error must reach the waiters
         return error
 
 
@@ -97,7 +97,7 @@ async def _reclaim(asked: _Asked) -> Polled | Exception:
     """
     try:
         found = await asked.driver.run(poll_backlog(asked.engine, BELL_MS))
-    except Exception as error:  # noqa: BLE001  every error must reach the waiters
+    except Exception as error:  # every error must reach the waiters
         return error
     else:
         await asked.driver.run(flush(asked.engine), one_attempt())

@@ -146,5 +146,5 @@ def _parent_of(pid: int) -> int:
         # The command name is in parentheses and may contain any character, including parentheses.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:  # no such process, or no Linux
-        asked = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        asked = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False)
         return int(asked.stdout.strip() or 0)

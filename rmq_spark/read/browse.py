@@ -116,9 +116,9 @@ class FilteringBrowseReader(BrowseReader):
     This is a separate class because Spark refuses every reader that has `pushFilters` unless its setting allows that.
     """
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the filters that compare with constants; return the others for Spark to apply."""
-        from rmq_spark.read.filters import row_test  # noqa: PLC0415  needs Spark 4.1, which is the first to push filters
+        from rmq_spark.read.filters import row_test  # needs Spark 4.1, which is the first to push filters
 
         made = [(pushed, row_test(pushed)) for pushed in filters]
         tests = [test for _, test in made if test is not None]

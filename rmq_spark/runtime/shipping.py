@@ -45,7 +45,7 @@ class SelfContainedSource(DataSource):
 
     archive, application = b"", ""
     reader, writer = _making("reader"), _making("writer")
-    streamReader, streamWriter = _making("streamReader"), _making("streamWriter")  # noqa: N815  Spark's names
+    streamReader, streamWriter = _making("streamReader"), _making("streamWriter")
 
     @classmethod
     def name(cls) -> str:
@@ -58,7 +58,7 @@ class SelfContainedSource(DataSource):
 
     def _source(self) -> DataSource:
         make_importable(self.archive)
-        from rmq_spark.data_source import RmqDataSource  # noqa: PLC0415  the archive comes first
+        from rmq_spark.data_source import RmqDataSource  # the archive comes first
 
         source = RmqDataSource(self.options)
         source.application = self.application
@@ -102,7 +102,7 @@ def restored(archive: bytes, pickled: bytes) -> Any:
 def make_importable(archive: bytes) -> None:
     """Unpack the archive unless the package can be imported."""
     try:
-        import rmq_spark.data_source  # noqa: F401, PLC0415  tests the import
+        import rmq_spark.data_source  # noqa: F401  tests the import
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in ("rmq_core", "rmq_spark"):
             raise

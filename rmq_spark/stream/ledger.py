@@ -105,7 +105,7 @@ class Membership:
                 self._stay()
             except ConsumerTaken as taken:
                 self._taken = taken
-                log.error("%s", taken)  # noqa: TRY400  its traceback adds nothing
+                log.error("%s", taken)  # its traceback adds nothing
                 return
             except RedisMessageQueueError as error:  # the next renewal, or the next batch, reports it
                 log.warning("consumer %r could not be renewed: %s", self._consumer, error)

@@ -87,10 +87,10 @@ class RmqMetricsListener(StreamingQueryListener):
         self._gauges = [(field, meter.create_gauge(name, unit, text)) for name, (field, unit, text) in gauges]
         self._queues: dict[str, SourceQueue] = {}
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: a query has no metrics before its first batch."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report each source of the query that belongs to this package."""
         progress = event.progress
         for source in progress.sources:
@@ -98,7 +98,7 @@ class RmqMetricsListener(StreamingQueryListener):
             if offset is not None:
                 self.tell(offset, progress.batchId, source.numInputRows, _number(source.processedRowsPerSecond))
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002, N802  Spark's name
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002  Spark's name
         """Close the connections; another query opens its own."""
         while self._queues:
             self._queues.popitem()[1].close()

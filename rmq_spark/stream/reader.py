@@ -49,7 +49,7 @@ class LeasedStreamReader(DataSourceStreamReader):
     def __getstate__(self) -> dict[str, Any]:
         return {"_source": self._source, "_schema": self._schema}
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
+    def initialOffset(self) -> dict[str, Any]:
         """Return the start offset of a new stream; constant for this reader."""
         return self._fresh.plain
 

@@ -34,7 +34,7 @@ class Spark40StreamReader(LeasedStreamReader):
     """Whether Spark commits that offset before it calls `latestOffset()` again."""
 
     @without_trace
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802  the signature before Spark 4.2
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         """Ack what Spark has committed; claim the next batch if messages are ready."""
         begin = self._end or self._fresh
         ledger = self._ledger_of(begin)

@@ -29,17 +29,17 @@ class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
     _budget: float = math.inf
     _patient = True
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit from the options. A limit in bytes replaces that in rows, as Spark accepts only one."""
         most_bytes = self._options[given.MOST_BYTES]
         return ReadMaxRows(self._options[given.MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """From now on, claim at most the messages ready now, without waiting for more."""
         self._budget, self._patient = self._queue.backlog().ready, False
 
     @without_trace
-    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Ack everything up to `start`, which Spark has committed; claim the next batch if messages are ready."""
         begin = self._offset(start)
         ledger = self._ledger_of(begin)
@@ -50,7 +50,7 @@ class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
             self._budget -= 0 if lease.takeovers else lease.count
         return end.plain
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
+    def reportLatestOffset(self) -> dict[str, Any]:
         """Return the lag, which Spark shows as `latestOffset` of the source in the progress of the query.
 
         ready: messages that no batch has claimed yet; oldest_s: whole seconds for which the oldest has been ready.

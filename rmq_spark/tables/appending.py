@@ -81,7 +81,7 @@ def _computed(batch: Messages, rows: Rows | None) -> pa.Table:
 
 def _in_utc(rows: pa.Table) -> pa.Table:
     """Return the rows with times in UTC: Spark uses the time zone of the session, and Iceberg accepts only UTC."""
-    import pyarrow as pa  # noqa: PLC0415  takes 300 ms, which only appending needs
+    import pyarrow as pa  # takes 300 ms, which only appending needs
 
     fields = [
         field.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(field.type) and field.type.tz else field
@@ -90,6 +90,6 @@ def _in_utc(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(fields))
 
 
-def _keep(batch: Messages, keep: bool) -> None:  # noqa: FBT001  passed on by position
+def _keep(batch: Messages, keep: bool) -> None:
     if isinstance(batch, ClaimedBatch) and batch.verdicts is not None:
         batch.verdicts.keep = keep

@@ -51,11 +51,11 @@ def log_of(table: Any) -> TableLog:
     """Return the log of a table. Raises ConfigurationError for another object, or for a package that is missing."""
     package = "deltalake" if isinstance(table, str | Path) else type(table).__module__.partition(".")[0]
     if package == "deltalake":
-        from rmq_spark.tables.delta import DeltaLog  # noqa: PLC0415  needs an extra
+        from rmq_spark.tables.delta import DeltaLog  # needs an extra
 
         return DeltaLog(table)
     if package == "pyiceberg":
-        from rmq_spark.tables.iceberg import IcebergLog  # noqa: PLC0415  needs an extra
+        from rmq_spark.tables.iceberg import IcebergLog  # needs an extra
 
         return IcebergLog(table)
     raise ConfigurationError(

@@ -126,7 +126,7 @@ class SinkWriter:
         """Write one task's rows."""
         return self._sink.write(iterator)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002  Spark's signature
         """Drop a failed job's stages."""
         self._sink.forget(messages)
 

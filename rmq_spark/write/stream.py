@@ -27,7 +27,7 @@ ROWS = 1000
 class StreamSinkWriter(SinkWriter):
     """Write micro-batches to a queue. Spark makes a new writer for each commit, so all its state is in the messages."""
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Publish a micro-batch, after all its tasks have succeeded."""
         queries = {each.query for each in messages if isinstance(each, Written)}
         if queries:
@@ -55,14 +55,14 @@ def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite:
     sink = sink_of(given, schema)
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
         return RowStreamWriter(sink, schema)
-    from rmq_spark.write.stream_arrow import ArrowStreamWriter  # noqa: PLC0415  needs Spark 4.1
+    from rmq_spark.write.stream_arrow import ArrowStreamWriter  # needs Spark 4.1
 
     return ArrowStreamWriter(sink)
 
 
 def arrow_batches(rows: Iterator[Row], schema: StructType) -> Iterator[ArrowBatch]:
     """Yield rows as Arrow batches with the columns of this schema."""
-    import pyarrow as pa  # noqa: PLC0415  takes 300 ms, which only executors need
+    import pyarrow as pa  # takes 300 ms, which only executors need
 
     found = arrow_schema(schema)
     while some := list(islice(rows, ROWS)):

@@ -41,7 +41,7 @@ class Background:
     def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
         try:
             task.execute(context)
-        except BaseException as error:  # noqa: BLE001  a timeout is a BaseException
+        except BaseException as error:  # a timeout is a BaseException
             self.error = error
 
     def ended_with(self) -> BaseException | None:

@@ -471,7 +471,7 @@ class Reported(Background):
     def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
         try:
             self.value = task.execute(context)
-        except BaseException as error:  # noqa: BLE001  a timeout is a BaseException
+        except BaseException as error:  # a timeout is a BaseException
             self.error = error
 
     def report(self) -> Any:

@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """A step that holds a message of three queues and ends in one of many ways; environment variables TEST_... say which.
 
 The queues are alike: afterwards, each is looked after in another way.

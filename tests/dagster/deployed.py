@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """The definitions that the daemon of the tests loads: a sensor, and an asset whose driver fails the first time.
 
 Environment variables TEST_... configure them. The queue itself is an asset whose observation has no schedule. `letters`

@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """What the pictures of the documentation show: an asset that works on a queue, its checks, the queue, a doorbell."""
 
 import random

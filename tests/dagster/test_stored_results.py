@@ -1,6 +1,6 @@
 """What becomes of the messages of a step whose result is stored after the work, or cannot be stored."""
 
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 import gc
 from collections.abc import Iterator
 from typing import Any

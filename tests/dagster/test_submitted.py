@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """A lease reaches a driver as an extra of Dagster Pipes; Dagster's own client runs the driver."""
 
 import json

@@ -23,6 +23,6 @@ def eventually(condition: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
 async def eventually_async(condition: Callable[[], T]) -> T:
     """Do the same in an event loop, which continues in the meantime."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (found := condition()):  # noqa: ASYNC110  the condition changes elsewhere
+        while not (found := condition()):
             await asyncio.sleep(0.02)
     return found

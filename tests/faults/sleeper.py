@@ -40,7 +40,7 @@ async def sleep_async(url: str) -> None:
         assert lease is not None
         print("claimed")
         await asyncio.to_thread(sys.stdin.readline)
-        while not check(lease):  # noqa: ASYNC110  the condition is a property
+        while not check(lease):
             await asyncio.sleep(0.005)
 
 

@@ -40,7 +40,7 @@ def one_batch(spark: Any, url: str, folder: Path, lease_id: str) -> str:
             except Exception:
                 print("stopped", time.time(), flush=True)
                 raise
-    except Exception as error:  # noqa: BLE001  reported to the test
+    except Exception as error:  # reported to the test
         return type(error).__name__
     return f"acked {batch.count}"
 

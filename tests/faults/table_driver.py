@@ -169,7 +169,7 @@ def main(*args: str) -> None:
             say("pid", os.getpid())
             try:
                 kind(json.loads(line), *args).live()
-            except Exception:  # noqa: BLE001  printed before the end
+            except Exception:  # printed before the end
                 traceback.print_exc()
             finally:
                 os._exit(0)

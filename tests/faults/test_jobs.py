@@ -167,7 +167,7 @@ async def test_a_worker_whose_replies_are_lost_loses_no_job(client: redis.Redis,
                 wire.cut(fault, 1)
                 await asyncio.sleep(0.1)
             async with asyncio.timeout(PATIENCE_S):
-                while len(seen) < 400 or sum((await queue.stats())[:3]):  # noqa: ASYNC110  Redis does not call back
+                while len(seen) < 400 or sum((await queue.stats())[:3]):
                     await asyncio.sleep(0.05)
     assert client.llen(JobsKeys("q").dead) == 0
 
@@ -218,7 +218,7 @@ async def test_a_full_server_refuses_new_jobs_and_drains_to_empty(own_server: Se
             queue.nack(held)  # type: ignore[arg-type]
             async with AsyncJobQueue(own_server.url, "q") as fresh, Worker(fresh, handler):
                 async with asyncio.timeout(PATIENCE_S):
-                    while sum((await fresh.stats())[:3]):  # noqa: ASYNC110  Redis does not call back
+                    while sum((await fresh.stats())[:3]):
                         await asyncio.sleep(0.02)
         finally:
             client.config_set("maxmemory", 0)

@@ -308,7 +308,7 @@ def test_what_others_do_between_two_requests_breaks_no_operation_and_loses_no_me
                 call(scene)
             except EXPECTED:
                 pass
-            except Exception as error:  # noqa: BLE001 - all are shown at the end
+            except Exception as error:  # all are shown at the end
                 wrong.append(f"{name}, after {after} requests: {error!r}")
             missing = before - ids_in(scene.other)
             if missing and act != "purge" and name not in REMOVING:

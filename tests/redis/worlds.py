@@ -188,7 +188,7 @@ async def _guarded(coroutine: Any) -> tuple[Any, BaseException | None]:
     # StopAsyncIteration cannot pass through a future.
     try:
         return await coroutine, None
-    except BaseException as error:  # noqa: BLE001 - handed to the test
+    except BaseException as error:  # handed to the test
         return None, error
 
 

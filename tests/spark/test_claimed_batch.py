@@ -14,7 +14,7 @@ import pytest
 import redis
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
+from pyspark.sql import functions as F
 
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisSettings
 from rmq_core.tracing import traced

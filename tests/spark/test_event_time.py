@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  Spark's own name for it
+from pyspark.sql import functions as F
 
 from rmq_core import LeasedQueue
 from tests.spark.conftest import QUEUE

@@ -37,7 +37,7 @@ class StubService:
                 self.end_headers()
                 self.wfile.write(text)
 
-            do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815  the names that the server calls
+            do_POST = do_PUT = do_DELETE = do_GET
 
             def log_message(self, *_: object) -> None:
                 """Keep the output of tests short."""

@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """What reaches a service when a client of Dagster Pipes starts a job: the lease in the extras, and no secret.
 
 Real are the clients with the libraries of their services, the step that claims, and Redis. The service is a stub that

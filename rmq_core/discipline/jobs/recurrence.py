@@ -156,14 +156,14 @@ def schedule_of(rule: dict[str, Any]) -> Schedule:
 
 
 def _zone(name: str) -> Any:
-    from zoneinfo import ZoneInfo  # noqa: PLC0415  loads much that only cron rules need
+    from zoneinfo import ZoneInfo  # loads much that only cron rules need
 
     return ZoneInfo(name)
 
 
 def _croniter() -> Any:
     try:
-        from croniter import croniter  # noqa: PLC0415  an optional dependency, which only cron rules need
+        from croniter import croniter  # an optional dependency, which only cron rules need
     except ImportError as error:
         raise ConfigurationError("cron expressions need croniter: pip install 'rmq[jobs]'") from error
     return croniter

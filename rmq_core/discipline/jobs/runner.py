@@ -56,7 +56,7 @@ class Runner:
         try:
             value = await (asyncio.to_thread(self._handler, job) if self._threaded else self._handler(job))
             return Completed(job, self._encode(value) if self._config.store_results else None)
-        except Exception as error:  # noqa: BLE001  any exception of a handler is a failure of its job
+        except Exception as error:  # any exception of a handler is a failure of its job
             return FailedJob(job.id, self._verdict(job, error))
 
     def _limit(self, job: Job) -> int:

@@ -120,7 +120,7 @@ async def _reclaimed(client: Any, name: str, config: LeasedConfig | None) -> Bac
 
 
 async def _run(client: Any, names: Sequence[str], config: LeasedConfig | None, exchange: Exchange[Any]) -> Any:
-    from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py; importing this must not
+    from rmq_core.exchange.public import async_driver  # loads redis-py; importing this must not
 
     driver = async_driver(client, LeasedKeys(names[0]).prefix, (config or LeasedConfig()).retry_budget_s)
     try:

@@ -24,7 +24,7 @@ class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
     """
 
     def _connect(self, redis: Any) -> None:
-        from rmq_core.exchange.once import async_once_driver  # noqa: PLC0415  loads redis-py
+        from rmq_core.exchange.once import async_once_driver  # loads redis-py
 
         super()._connect(redis)
         self._native = async_once_driver(self.client, self._engine.prefix)

@@ -24,7 +24,7 @@ class StreamQueue(StreamMethods, Facade[StreamEngine]):
     """
 
     def _connect(self, redis: Any) -> None:
-        from rmq_core.exchange.once import once_driver  # noqa: PLC0415  loads redis-py; importing the class must not
+        from rmq_core.exchange.once import once_driver  # loads redis-py; importing the class must not
 
         super()._connect(redis)
         self._native = once_driver(self.client, self._engine.prefix)

@@ -60,7 +60,7 @@ def committed(tx: DbTx) -> Iterator[None]:
     except BaseException as error:
         try:
             tx.rollback()
-        except Exception as failure:  # noqa: BLE001  roll back after any error, then raise the first one
+        except Exception as failure:  # roll back after any error, then raise the first one
             _note(error, failure)
         raise
 
@@ -74,7 +74,7 @@ async def async_committed(tx: AsyncDbTx) -> AsyncIterator[None]:
     except BaseException as error:
         try:
             await tx.rollback()
-        except Exception as failure:  # noqa: BLE001  roll back after any error, then raise the first one
+        except Exception as failure:  # roll back after any error, then raise the first one
             _note(error, failure)
         raise
 

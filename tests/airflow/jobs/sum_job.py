@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
+from pyspark.sql import functions as F
 
 import rmq_spark
 

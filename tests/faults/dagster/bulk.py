@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """What is deployed for the numbers: three assets that consume in batches of different sizes, and a bell for each."""
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """The definitions of the deployment: four ways of working, each on its own queue, and runs that only occupy slots.
 
 Each way has a resource under its own name, whose ticks can be prolonged: a tick then ends late, when its work in Redis

@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """What is deployed for sensors under load: one of five lines, one of ten thousand partitions, and another asset."""
 
 import time

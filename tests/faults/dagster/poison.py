@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """What is deployed for isolation: assets whose step fails, or whose process dies, of one message; runs one by one."""
 
 import os

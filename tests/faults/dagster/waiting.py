@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """The definitions for runs that end between two tries: steps that wait for a retry, runs that wait to be retried.
 
 Sensors tick at their default interval.

@@ -1,4 +1,4 @@
-# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """An asset or a job for each situation: the doorbell of its queue requests runs, as the documentation recommends."""
 
 from collections.abc import Iterator

@@ -52,7 +52,7 @@ class Log:
 
     async def until(self, condition: Callable[[], Any], within_s: float = PATIENCE_S) -> None:
         async with asyncio.timeout(within_s):
-            while not await answer(condition()):  # noqa: ASYNC110  the condition changes in Redis
+            while not await answer(condition()):
                 await asyncio.sleep(0.005)
 
     async def count(self, count: int) -> None:

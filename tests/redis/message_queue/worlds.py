@@ -68,7 +68,7 @@ class World:
         def run() -> None:
             try:
                 future.set_result(call(*args, **options))
-            except BaseException as error:  # noqa: BLE001  raised by the future's `result`
+            except BaseException as error:  # raised by the future's `result`
                 future.set_exception(error)
 
         threading.Thread(target=run, name="world", daemon=True).start()

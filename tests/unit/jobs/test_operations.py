@@ -28,7 +28,7 @@ from rmq_core.reports import Outcome
 R = TypeVar("R")
 
 
-def engine(native: bool | None = True, **settings: Any) -> JobsEngine:  # noqa: FBT001, FBT002
+def engine(native: bool | None = True, **settings: Any) -> JobsEngine:
     return JobsEngine(JobsKeys("q"), JobsConfig(**settings), native, registered=True)
 
 
@@ -174,7 +174,7 @@ def test_another_error_of_the_server_is_not_retried() -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_a_worker_reads_with_the_claim_option_where_the_server_supports_it(native: bool) -> None:  # noqa: FBT001
+def test_a_worker_reads_with_the_claim_option_where_the_server_supports_it(native: bool) -> None:
     _, (want,) = drive(working.listen(engine(native), "w", 5, 1000), [None])
     assert ("CLAIM" in want.args) == native
 

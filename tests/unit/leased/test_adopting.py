@@ -100,7 +100,7 @@ def test_an_adoption_of_an_unanswered_claim_uses_its_nonce() -> None:
 
 
 @pytest.mark.parametrize(("reply", "found"), [(b"taken 9.n1 5000 1 0 0 0 0 me", True), (b"lost", False)])
-def test_an_unanswered_claim_is_resumed_only_under_its_own_nonce(reply: bytes, found: bool) -> None:  # noqa: FBT001
+def test_an_unanswered_claim_is_resumed_only_under_its_own_nonce(reply: bytes, found: bool) -> None:
     core: LeasedEngine = engine()
     core.unanswered = {"~1": "n1"}
     lease, (call,) = drive(reenter(core, "~1"), [reply])

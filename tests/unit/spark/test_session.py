@@ -18,14 +18,14 @@ class Builder:
     def __init__(self) -> None:
         self.conf: dict[str, Any] = {}
 
-    def appName(self, name: str) -> Builder:  # noqa: N802  Spark's name
+    def appName(self, name: str) -> Builder:
         return self.config("name", name)
 
     def config(self, key: str, value: Any) -> Builder:
         self.conf[key] = value
         return self
 
-    def getOrCreate(self) -> dict[str, Any]:  # noqa: N802  Spark's name
+    def getOrCreate(self) -> dict[str, Any]:
         return self.conf
 
 

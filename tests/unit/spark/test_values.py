@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import types as T  # noqa: N812  Spark's own name for it
+from pyspark.sql import types as T
 
 from rmq_spark.read.values import NOT_JSON, NOT_UTF8, with_value
 

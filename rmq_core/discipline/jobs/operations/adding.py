@@ -237,7 +237,7 @@ def _message(
     return JobEntry(job_id, codec.body(job_id, kind, data, headers), delay_ms, digest)
 
 
-def _job(new: NewJob, entry: JobEntry, accepted: bool) -> Job:  # noqa: FBT001  a verdict, not a switch
+def _job(new: NewJob, entry: JobEntry, accepted: bool) -> Job:
     return Job(entry.id, new.name, new.data, 1, None, new.attempts, new.backoff, accepted=accepted)
 
 

@@ -94,7 +94,7 @@ def marker_of(engine: LeasedEngine, envelope: bytes) -> bytes:
         parts = codec.split(envelope)
         payload = decode_payload(parts.kind, parts.payload)
         return digest_of(engine, None, payload, parts.kind, parts.payload) or b""
-    except Exception:  # noqa: BLE001  a damaged message, or one that the key function refuses, must be removed too
+    except Exception:  # a damaged message, or one that the key function refuses, must be removed too
         return b""
 
 

@@ -36,7 +36,7 @@ def caught(exchange: Exchange[R]) -> Exchange[R | Exception]:
     """Return the error of an exchange in place of its result, so that it does not end the others of `together`."""
     try:
         return (yield from exchange)
-    except Exception as error:  # noqa: BLE001  one damaged queue must not hide the others
+    except Exception as error:  # one damaged queue must not hide the others
         return error
 
 
