@@ -32,7 +32,7 @@ def check_partitions(partition_by: PartitionBy | None, asset: object) -> None:
             "`partition_by` needs `asset=Asset(…)`, or None for no event: the event of an AssetAlias, which is the "
             "default, cannot carry partition keys"
         )
-    if not hasattr(OutletEventAccessor, "add_partitions"):
+    if not hasattr(OutletEventAccessor, "add_partitions"):  # before Airflow 3.3
         raise ConfigurationError(
             "`partition_by` with an asset needs Airflow 3.3, in which a task can emit partition keys; with asset=None "
             "it publishes to the queues of the partitions and emits no event"

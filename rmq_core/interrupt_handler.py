@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from rmq_core.errors import ConfigurationError
 
-_USUAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_USUAL = tuple(signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if name in signal.Signals.__members__)
 _UNABLE = "cannot handle {}: make the handler in the main thread, for signals that can be handled ({})"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from rmq_core.errors import ConfigurationError
 
@@ -32,6 +32,7 @@ def whole(parameter: str, value: int, *, minimum: int = 0) -> int:
     return value
 
 
+@runtime_checkable
 class Backoff(Protocol):
     """How long a failed message waits before its next delivery."""
 

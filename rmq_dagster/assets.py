@@ -11,7 +11,7 @@ from rmq_core import LeasedConfig, LeasedQueue, QueueStats
 from rmq_core.work import depth
 from rmq_dagster.console_link import console_link
 from rmq_dagster.names import dagster_name
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.resources import resource_in
 from rmq_dagster.versions import data_version
 
 
@@ -34,7 +34,7 @@ def redis_queue_asset(
     spec = dg.AssetSpec(dagster_name(queue) if key is None else key, **{**described, **asset_options})
 
     def observe(context: dg.OpExecutionContext) -> dg.ObserveResult:
-        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        resource = resource_in(context, resource_key)
         observed = resource.queue(queue, config)
         return observation(observed, observed.stats(), context.instance, spec.key)
 

@@ -11,7 +11,7 @@ import dagster as dg
 from rmq_core import ConfigurationError, LeasedConfig, QueueStats
 from rmq_core.work import LimitBounds, StatsLimits
 from rmq_dagster.names import dagster_name
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.resources import resource_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ def redis_queue_checks(
     checks = QueueChecks(queue, asset, limits or QueueLimits(), blocking=blocking)
 
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        resource = resource_in(context, resource_key)
         yield from checks.results(context.instance, resource.stats(queue, config))
 
     decorated = dg.multi_asset_check(

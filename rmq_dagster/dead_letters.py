@@ -14,7 +14,7 @@ import dagster as dg
 from rmq_core import LeasedConfig, LeasedQueue, MalformedMessage, Message, Progress, ReasonGroup
 from rmq_dagster.assets import about, observable
 from rmq_dagster.names import dead_letters_asset_name
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.resources import resource_in
 from rmq_dagster.versions import last_observation, last_version
 
 NEWEST = 20
@@ -41,7 +41,7 @@ def redis_queue_dead_letters(
     spec = dg.AssetSpec(name, **{**described, **asset_options})
 
     def observe(context: dg.OpExecutionContext) -> dg.ObserveResult:
-        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        resource = resource_in(context, resource_key)
         return Letters(resource.queue(queue, config), newest).observation(context.instance, spec.key)
 
     return observable(spec, observe, resource_key)

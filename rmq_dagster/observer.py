@@ -18,7 +18,7 @@ from rmq_dagster.assets import observation
 from rmq_dagster.checks import QueueChecks, QueueLimits
 from rmq_dagster.dead_letters import Letters
 from rmq_dagster.names import dagster_name
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.resources import resource_in
 from rmq_dagster.tags import DATA_VERSION
 
 OBSERVE_EVERY_S = 300
@@ -51,7 +51,7 @@ def redis_queue_observer(
         name=name, required_resource_keys={resource_key}, minimum_interval_seconds=int(every_s), **sensor_options
     )
     def observer(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
-        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        resource = resource_in(context, resource_key)
         with resource.ticking(config) as (redis, peeking), LeasedQueue(redis, queue, peeking) as observed:
             stats = observed.stats()
             seen = [observation(observed, stats, context.instance, checks.asset_key)]

@@ -8,7 +8,7 @@ import dagster as dg
 from rmq_core import LeasedConfig
 from rmq_dagster.assets import about
 from rmq_dagster.names import dagster_name
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.resources import resource_in
 
 
 def publish_op(
@@ -28,7 +28,7 @@ def publish_op(
         out=dg.Out(int, description="How many messages were accepted."),
     )
     def publish(context: dg.OpExecutionContext, payloads: list[Any]) -> int:
-        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        resource = resource_in(context, resource_key)
         report = resource.publish(queue, payloads, config=config)
         counts = {**about(queue), "rmq/published": report.accepted, "rmq/duplicates": report.duplicates}
         context.add_output_metadata({**counts, "rmq/dropped": report.dropped})

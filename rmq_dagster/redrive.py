@@ -12,7 +12,7 @@ from rmq_dagster.console_link import console_link
 from rmq_dagster.dead_letters import Letters
 from rmq_dagster.observer import reported
 from rmq_dagster.partitions import QueuePartitions, named_after
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.resources import resource_in
 from rmq_dagster.tags import QUEUE, REDRIVEN
 
 
@@ -61,7 +61,7 @@ def redis_queue_redrive_job(
 
     @dg.op(name=f"redrive_{named}", required_resource_keys={resource_key}, out=dg.Out(int))
     def redrive(context: dg.OpExecutionContext, config: RedriveConfig) -> int:
-        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        resource = resource_in(context, resource_key)
         opened = resource.queue(_queue_of(queue, config.partition), settings)
         with acting_as(f"dagster:{context.job_name}/{context.run.run_id}"):  # for the history and the journal
             moved = opened.redrive(config.max_messages, where=config.match())

@@ -288,6 +288,12 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
             client.close()
 
 
+def resource_in(context: Any, key: str) -> RedisQueueResource:
+    """Return the resource that a definition requires under this key, from the context of a step or a tick."""
+    resource: RedisQueueResource = getattr(context.resources, key)
+    return resource
+
+
 def _checked(config: LeasedConfig | None) -> LeasedConfig | None:
     if config is None or isinstance(config, LeasedConfig):
         return config

@@ -13,7 +13,7 @@ from rmq_dagster.doorbell import Doorbell
 from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.pools import ADVICE, frees_slots, pools_of
 from rmq_dagster.requested import repository_of
-from rmq_dagster.resources import RING_AGAIN_AFTER_S, RedisQueueResource
+from rmq_dagster.resources import RING_AGAIN_AFTER_S, resource_in
 
 TICK_EVERY_S = 10  # at Dagster's default of 30, messages of a deleted run would wait for more than 30 s
 
@@ -59,7 +59,7 @@ def build_redis_queue_sensor(
     @dg.sensor(name=name, target=target, required_resource_keys={resource_key}, **with_interval(sensor_options))
     def doorbell(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
         # The daemon passes resources in the context only; a direct call (in a test) also passes them as keywords.
-        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        resource = resource_in(context, resource_key)
         if pools and not frees_slots(context.instance):
             context.log.warning("A killed worker keeps its slot of pool %s for good: %s", ", ".join(pools), ADVICE)
         with resource.ticking(config) as (redis, peeking):

@@ -18,7 +18,7 @@ from rmq_dagster import holders, runs
 from rmq_dagster.claims import LEASES_LOOKED_AT
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.pools import free_slots
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.resources import resource_in
 from rmq_dagster.sensors import with_interval
 from rmq_dagster.tags import PARTITION
 
@@ -48,7 +48,7 @@ def redis_queue_status_sensors(
 
     def made(ending: str, status: dg.DagsterRunStatus, how: HowItEnded) -> dg.SensorDefinition:
         def ended(context: Any, **_: object) -> None:
-            resource: RedisQueueResource = getattr(context.resources, resource_key)
+            resource = resource_in(context, resource_key)
             with resource.ticking(config) as (redis, settling), ExitStack() as opened:
                 names = _held_by(context, queues)
                 settle_all(context, [opened.enter_context(LeasedQueue(redis, one, settling)) for one in names], how)

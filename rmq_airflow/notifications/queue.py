@@ -115,19 +115,19 @@ def about(context: Context) -> dict[str, Any]:
     """Return the message about what a callback is for; values that its context lacks are None."""
     known: Mapping[str, Any] = context
     ti, error, run = known.get("ti"), known.get("exception"), known.get("dag_run")
-    state = getattr(ti, "state", None)
+    state = _of(ti, "state")
     # The callback of a task that did not end in its own process gets neither: its DAG is loaded elsewhere to call it.
     lost = LOST if ti is not None and error is None and state is None else None
     return {
-        "dag_id": getattr(ti, "dag_id", None) or _of(run, "dag_id") or _of(known.get("dag"), "dag_id"),
-        "run_id": getattr(ti, "run_id", None) or known.get("run_id") or _of(run, "run_id") or _of(run, "dag_run_id"),
-        "task_id": getattr(ti, "task_id", None),
-        "map_index": getattr(ti, "map_index", None),
-        "try_number": getattr(ti, "try_number", None),
+        "dag_id": _of(ti, "dag_id") or _of(run, "dag_id") or _of(known.get("dag"), "dag_id"),
+        "run_id": _of(ti, "run_id") or known.get("run_id") or _of(run, "run_id") or _of(run, "dag_run_id"),
+        "task_id": _of(ti, "task_id"),
+        "map_index": _of(ti, "map_index"),
+        "try_number": _of(ti, "try_number"),
         "state": None if state is None else str(getattr(state, "value", state)),
         "reason": known.get("reason") or lost,
         "error": type(error).__name__ if isinstance(error, BaseException) else None,
-        "log_url": getattr(ti, "log_url", None),
+        "log_url": _of(ti, "log_url"),
     }
 
 
@@ -141,5 +141,5 @@ def _origin(context: Context) -> dict[str, str]:
 
 
 def _of(value: Any, name: str) -> Any:
-    """Return a field of a run: an object in a task's process, a dictionary for the callback of a deadline."""
+    """Return a field of a run or task: an object in a task's process, a dictionary for the callback of a deadline."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -34,7 +34,7 @@ def _settings(redis: Any) -> RedisSettings | None:
 
 def _checked(redis: Any, *, asynchronous: bool) -> Any:
     execute = getattr(redis, "execute_command", None)
-    if execute is None or hasattr(redis, "command_stack") or isinstance(redis, type):
+    if execute is None or _is_pipeline(redis) or isinstance(redis, type):
         raise ConfigurationError(f"redis must be a client, RedisSettings or a URL, not {type(redis).__name__}")
     if inspect.iscoroutinefunction(execute) != asynchronous:
         wanted = "redis.asyncio client" if asynchronous else "blocking client"
@@ -46,11 +46,11 @@ def check_gateway_client(client: Any, *, asynchronous: bool) -> None:
     """Raise TypeError, which names what to pass instead, for a value that cannot be a gateway's client."""
     kind = type(client).__name__
     execute = getattr(client, "execute_command", None)
-    if hasattr(client, "master_for"):
+    if hasattr(client, "master_for"):  # a redis-py Sentinel, or what wraps one
         raise TypeError(f"'redis_client' is a {kind} manager; pass the client that its master_for(name) returns")
     if execute is None or isinstance(client, type):
         raise TypeError(f"'redis_client' must be a redis-py client, not {kind}")
-    if hasattr(client, "command_stack"):
+    if _is_pipeline(client):
         raise TypeError(f"'redis_client' is a {kind}, which only collects commands; pass the client it was made from")
     if inspect.iscoroutinefunction(execute) != asynchronous:
         wanted, other = ("an asyncio", "rmq_core") if asynchronous else ("a blocking", "rmq_core.asyncio")
@@ -70,10 +70,16 @@ def server_of(client: Any) -> Hashable:
 
 def is_cluster(client: Any) -> bool:
     """Return whether the client is a cluster client, for which all keys of one call must be in one slot."""
-    return hasattr(client, "nodes_manager")
+    return hasattr(client, "nodes_manager")  # both clients of redis-py have it, and so may a client that wraps one
 
 
 def decodes(client: Any) -> bool:
     """Return whether the client decodes replies to str."""
-    encoder = client.get_encoder() if hasattr(client, "get_encoder") else None
-    return bool(getattr(encoder, "decode_responses", False))
+    try:
+        return bool(client.get_encoder().decode_responses)
+    except AttributeError:  # a stub has no encoder
+        return False
+
+
+def _is_pipeline(client: Any) -> bool:
+    return hasattr(client, "command_stack")  # pipelines of redis-py and of clients that wrap it share no class

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import tenacity
 from redis import exceptions as errors
 
+from rmq_core.connection.clients import is_cluster
 from rmq_core.errors import WrongKeyType, hopeless, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
 from rmq_core.exchange.aio_pools import AsyncShare, NodePool, cancellable, loop_share
@@ -127,7 +128,7 @@ class AsyncDriver:
                 raise Interrupted
             return None
         if isinstance(want, Command):
-            if want.aside and hasattr(self.client, "nodes_manager"):
+            if want.aside and is_cluster(self.client):
                 return await self._aside(want)
             return await self._persist(self._plain, want, want, patience)
         planned = plan(want, self._slots)
@@ -267,7 +268,7 @@ class AsyncDriver:
         return self._held
 
     async def _find_pool(self) -> Any:
-        if not hasattr(self.client, "nodes_manager"):
+        if not is_cluster(self.client):
             return self.client.connection_pool
         await cancellable(self.client.initialize())
         node, pools = self.client.get_node_from_key(self._key.decode()), vars(self.client).setdefault(ON_POOL, {})
@@ -288,7 +289,7 @@ class AsyncDriver:
     async def _recover(self, error: BaseException) -> None:
         """Prepare a resend: close the idle connections, and read the cluster again."""
         await self._drop(error)
-        if hasattr(self.client, "nodes_manager") and not is_full(error):
+        if is_cluster(self.client) and not is_full(error):
             with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
                 await cancellable(self.client.nodes_manager.initialize())
 

@@ -35,7 +35,7 @@ def without_retries(pool: Any) -> Any:
 
     All queue objects whose clients have the same pool use one copy, an attribute of the pool.
     """
-    if not hasattr(pool, "connection_kwargs"):
+    if not hasattr(pool, "connection_kwargs"):  # a pool of redis-py has it, a NodePool not
         return pool
     copied = vars(pool).get(_COPY)
     if copied is None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from redis import exceptions as errors
 
+from rmq_core.connection.clients import is_cluster
 from rmq_core.exchange import Command
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.aio_pools import cancellable
@@ -47,7 +48,7 @@ def shared(make: Callable[[Any, bytes, float], D], client: Any, prefix: bytes, r
 def is_genuine(client: Any) -> bool:
     """Return whether client and connections are redis-py's own, so that a driver may write to the connections."""
     pool = getattr(client, "connection_pool", None)
-    if pool is None and not hasattr(client, "nodes_manager"):
+    if pool is None and not is_cluster(client):
         return False
     connection = getattr(pool, "connection_class", None)
     return _own(type(client), "execute_command") and (connection is None or _own(connection, "read_response"))

@@ -12,6 +12,7 @@ from redis import exceptions as errors
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import PubSub
 
+from rmq_core.connection.clients import is_cluster
 from rmq_core.exchange.aio_pools import cancellable
 from rmq_core.exchange.frames import FAILURES
 
@@ -30,7 +31,7 @@ class PubSubListener:
 
     def __init__(self, client: Any, on_message: Callable[[bytes], object]) -> None:
         self._client, self._on_message = client, on_message
-        self._deaf = not (hasattr(client, "pubsub") or hasattr(client, "nodes_manager"))
+        self._deaf = not (is_cluster(client) or hasattr(client, "pubsub"))  # a stub may have no `pubsub`
         self._pubsub: Any = None
         self._lost = False
         self._standing: dict[bytes, asyncio.Event] = {}
@@ -85,7 +86,7 @@ class PubSubListener:
                 raise
 
     async def _opened(self) -> Any:
-        if not hasattr(self._client, "nodes_manager"):
+        if not is_cluster(self._client):
             return self._client.pubsub()
         await cancellable(self._client.initialize())
         if self._lost:  # the nodes that the client knows may be gone

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import tenacity
 from redis import exceptions as errors
 
+from rmq_core.connection.clients import is_cluster
 from rmq_core.envelope.ids import process
 from rmq_core.errors import WrongKeyType, hopeless, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
@@ -105,7 +106,7 @@ class SyncDriver:
                 raise Interrupted
             return None
         if isinstance(want, Command):
-            if want.aside and hasattr(self.client, "nodes_manager"):
+            if want.aside and is_cluster(self.client):
                 return self._aside(want)
             return self._persist(self._plain, want, want, patience)
         planned = plan(want, self._slots)
@@ -234,10 +235,9 @@ class SyncDriver:
         return held
 
     def _find_pool(self) -> Any:
-        nodes = getattr(self.client, "nodes_manager", None)
-        if nodes is None:
+        if not is_cluster(self.client):
             return self.client.connection_pool
-        node = nodes.get_node_from_slot(self.client.keyslot(self._key))
+        node = self.client.nodes_manager.get_node_from_slot(self.client.keyslot(self._key))
         return self.client.get_redis_connection(node).connection_pool
 
     def _drop(self, error: BaseException) -> None:
@@ -250,7 +250,7 @@ class SyncDriver:
     def _recover(self, error: BaseException) -> None:
         """Prepare a resend: close the idle connections, and read the cluster again."""
         self._drop(error)
-        if hasattr(self.client, "nodes_manager") and not is_full(error):
+        if is_cluster(self.client) and not is_full(error):
             with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
                 self.client.nodes_manager.initialize()
 

@@ -16,6 +16,9 @@ from rmq_core.messages import Lease
 from rmq_core.protocol import Capabilities, lacking
 from rmq_core.queue.registry import provisional
 
+if TYPE_CHECKING:  # its module imports this one
+    from rmq_core.queue.tally import Tally
+
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=Callable[..., Any])
@@ -25,8 +28,12 @@ class Engine(Protocol):
     """The part of the state shared by a queue's operations that the queue classes use.
 
     prefix: the common prefix of the queue's keys. beat_s: for how many seconds heartbeats extend a lease; None for no
-    heartbeats.
+    heartbeats. registered: whether the name is registered for tools, or must not be. tally: what is not flushed to the
+    history yet; None if this client does not record.
     """
+
+    registered: int
+    tally: Tally | None
 
     @property
     def name(self) -> str: ...
@@ -67,7 +74,7 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         exchange = operation(self._engine, *args, **kwargs)
-        if not getattr(self._engine, "registered", True):
+        if not self._engine.registered:
             exchange = provisional(self._engine, self.discipline, exchange)
         result = self._driver.run(exchange if self._journaled is None else self._journaled(exchange))
         tally = self._tally
@@ -121,7 +128,7 @@ class QueueBase(Generic[E]):
     def __init__(self, redis: Any, engine: E) -> None:
         self.name, self._engine = engine.name, engine
         self._recorder: Any = engine
-        self._tally = getattr(engine, "tally", None)
+        self._tally = engine.tally
         self._journaled: Callable[[Any], Any] | None = None
         self._connect(redis)
 

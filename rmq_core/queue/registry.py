@@ -10,6 +10,7 @@ from rmq_core.errors import QueueFull, RedisMessageQueueError, ScriptFailed, Wro
 from rmq_core.exchange import Command, Exchange
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import QUEUES, queues_of
+from rmq_core.reports import PublishReport
 
 R = TypeVar("R")
 NEW = 2
@@ -61,7 +62,8 @@ def provisional(engine: Named, discipline: str, exchange: Exchange[R]) -> Exchan
     try:
         return (yield from exchange)
     except _REFUSED as error:
-        if engine.registered == NEW and not getattr(error.report, "accepted", 0):
+        stored = isinstance(error.report, PublishReport) and error.report.accepted
+        if engine.registered == NEW and not stored:
             engine.registered = False
             yield from _withdraw(engine.name, discipline)
         raise

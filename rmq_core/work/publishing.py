@@ -25,8 +25,9 @@ def publishing_as(queue: Q, publisher: Publisher) -> Q:
     """
     one: Any = queue
     for verb in ("publish", *_LISTS):
-        if hasattr(one, verb):
-            setattr(one, verb, _named(getattr(one, verb), publisher, of_list=verb in _LISTS))
+        method = getattr(one, verb, None)
+        if method is not None:
+            setattr(one, verb, _named(method, publisher, of_list=verb in _LISTS))
     return queue
 
 

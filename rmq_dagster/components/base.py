@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rmq_core import ConfigurationError, LeasedConfig
 from rmq_dagster.partitions import QueuePartitions
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.resources import RedisQueueResource, resource_in
 
 
 class QueueSettings(dg.Model, dg.Resolvable):
@@ -64,8 +64,7 @@ class QueueComponent(dg.Component, dg.Resolvable, dg.Model, ABC):
 
     def redis(self, context: Any) -> RedisQueueResource:
         """Return the resource from the context of a step."""
-        resource: RedisQueueResource = getattr(context.resources, self.resource_key)
-        return resource
+        return resource_in(context, self.resource_key)
 
 
 def function_at(attribute: str, name: str, package: str) -> Callable[..., Any]:

@@ -53,9 +53,9 @@ def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite:
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
         raise ConfigurationError("option operation: a stream only publishes; write failed rows back in foreachBatch")
     sink = sink_of(given, schema)
-    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):  # before Spark 4.1
         return RowStreamWriter(sink, schema)
-    from rmq_spark.write.stream_arrow import ArrowStreamWriter  # needs Spark 4.1
+    from rmq_spark.write.stream_arrow import ArrowStreamWriter
 
     return ArrowStreamWriter(sink)
 

@@ -60,7 +60,7 @@ class JobsConfig:
             )
         if self.max_payload_depth > _DEEPEST:
             raise ConfigurationError(f"max_payload_depth must be at most {_DEEPEST}, as deep as Python's JSON reads")
-        if not hasattr(self.backoff, "delay"):
+        if not isinstance(self.backoff, Backoff):
             raise ConfigurationError("backoff must be a Backoff, for example exponential(base=1, cap=300)")
 
     @property

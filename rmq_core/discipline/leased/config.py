@@ -72,7 +72,7 @@ class LeasedConfig:
             raise ConfigurationError(f"max_payload_depth must be at most {_DEEPEST}, as deep as Python's JSON reads")
         if self.durability is not None and not isinstance(self.durability, Durability):
             raise ConfigurationError("durability must be a Durability, for example Durability(replicas=1)")
-        if self.backoff is not None and not hasattr(self.backoff, "delay"):
+        if self.backoff is not None and not isinstance(self.backoff, Backoff):
             raise ConfigurationError("backoff must be a Backoff, for example exponential(base=1, cap=300)")
         if self.dedup_key is not None and not callable(self.dedup_key):
             raise ConfigurationError("dedup_key must be a callable from a payload to its key")
