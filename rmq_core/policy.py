@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, Protocol, runtime_checkable
@@ -30,6 +31,16 @@ def whole(parameter: str, value: int, *, minimum: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise ConfigurationError(f"{parameter} must be a whole number >= {minimum}, not {value!r}")
     return value
+
+
+def check_all(
+    check: Callable[..., object], config: object, *names: str, minimum: float = 0, optional: bool = False
+) -> None:
+    """Check settings of one kind by `seconds` or `whole`; optional: they may be None."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None or not optional:
+            check(name, value, minimum=minimum)
 
 
 @runtime_checkable

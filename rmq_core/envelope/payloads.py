@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from json import encoder as _encoder
 from typing import Any
 
-from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, PayloadTooLarge, UnknownPayloadKind
+from rmq_core.errors import (
+    ConfigurationError,
+    MalformedMessage,
+    PayloadError,
+    PayloadTooDeep,
+    PayloadTooLarge,
+    UnknownPayloadKind,
+)
+from rmq_core.policy import check_all, whole
 
 KINDS = frozenset("sbj")
+_DEEPEST = 500
 
 _JSON = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
@@ -28,7 +39,23 @@ _FLAT = frozenset((str, bool, int, float, type(None)))
 _SCALARS = (str, bool, int, float, type(None))
 
 
-def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 64) -> tuple[str, bytes]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadLimits:
+    """The settings of a queue that limit its payloads, in bytes and in how deep JSON may nest."""
+
+    max_payload_bytes: int = 1 << 20
+    max_payload_depth: int = 64
+
+    def __post_init__(self) -> None:
+        check_all(whole, self, "max_payload_bytes", "max_payload_depth", minimum=1)
+        if self.max_payload_depth > _DEEPEST:
+            raise ConfigurationError(f"max_payload_depth must be at most {_DEEPEST}, as deep as Python's JSON reads")
+
+
+ANY_SIZE = PayloadLimits(max_payload_bytes=sys.maxsize)
+
+
+def encode_payload(payload: Any, limits: PayloadLimits = ANY_SIZE) -> tuple[str, bytes]:
     """Return the kind and the canonical bytes of a payload (JSON: sorted keys, no spaces, UTF-8).
 
     Raises PayloadError, which names the path, for a value that cannot be stored; PayloadTooLarge and PayloadTooDeep for
@@ -39,12 +66,16 @@ def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 
     elif isinstance(payload, bytes):
         kind, data = "b", payload
     elif isinstance(payload, dict | list):
-        kind, data = "j", _encode_json(payload, max_depth)
+        kind, data = "j", _encode_json(payload, limits.max_payload_depth)
     else:
         raise PayloadError(f"payload must be str, bytes, dict or list, not {type(payload).__name__}")
-    if max_bytes is not None and len(data) > max_bytes:
-        raise PayloadTooLarge(f"payload has {len(data)} bytes, max_payload_bytes is {max_bytes}")
+    if len(data) > limits.max_payload_bytes:
+        raise too_large(data, limits)
     return kind, data
+
+
+def too_large(data: bytes, limits: PayloadLimits) -> PayloadTooLarge:
+    return PayloadTooLarge(f"payload has {len(data)} bytes, max_payload_bytes is {limits.max_payload_bytes}")
 
 
 def _is_flat(payload: Any) -> bool:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.payloads import canonical, encode_headers, encode_payload
-from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooLarge
+from rmq_core.envelope.payloads import PayloadLimits, canonical, encode_headers, encode_payload, too_large
+from rmq_core.errors import MalformedMessage, PayloadError
 
 STATES = ("leased", "delayed", "isolated", "ready", "dead")
 """All states, in the order of an export: a message that moves meanwhile does so towards a later one."""
@@ -50,13 +50,6 @@ class StoredPage(NamedTuple):
     moved: bool = False
 
 
-class Limits(NamedTuple):
-    """The largest payload that a queue takes, in bytes, and its depth. None for no limit."""
-
-    max_bytes: int | None = None
-    max_depth: int = 500
-
-
 def record_of(message: StoredMessage) -> dict[str, Any]:
     """Return a message as a JSON object; fields without a value are left out."""
     record: dict[str, Any] = {"state": message.state}
@@ -70,7 +63,7 @@ def record_of(message: StoredMessage) -> dict[str, Any]:
     return record
 
 
-def message_in(record: Mapping[str, Any], limits: Limits) -> StoredMessage:
+def message_in(record: Mapping[str, Any], limits: PayloadLimits) -> StoredMessage:
     """Return the message of a JSON object. Raises PayloadError, which names the field that is invalid."""
     state = record.get("state")
     if state not in STATES:
@@ -143,7 +136,7 @@ def _failures(history: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def _joined(record: Mapping[str, Any], limits: Limits) -> bytes:
+def _joined(record: Mapping[str, Any], limits: PayloadLimits) -> bytes:
     kind, data = _stored_payload(record, limits)
     message_id = record.get("id")
     if not isinstance(message_id, str) or not 0 < len(message_id) <= 4096 or not message_id.isprintable():
@@ -158,7 +151,7 @@ def _joined(record: Mapping[str, Any], limits: Limits) -> bytes:
     )  # fmt: skip
 
 
-def _stored_payload(record: Mapping[str, Any], limits: Limits) -> tuple[str, bytes]:
+def _stored_payload(record: Mapping[str, Any], limits: PayloadLimits) -> tuple[str, bytes]:
     kind, raw = record.get("kind"), record.get("payload_base64")
     if not isinstance(kind, str) or not re.fullmatch("[a-zA-Z]", kind):
         raise PayloadError(f"kind must be a letter (j for JSON, s for a text, b for bytes), not {kind!r:.100}")
@@ -170,15 +163,15 @@ def _stored_payload(record: Mapping[str, Any], limits: Limits) -> tuple[str, byt
     return kind, _encoded(value, limits)
 
 
-def _encoded(value: Any, limits: Limits) -> bytes:
+def _encoded(value: Any, limits: PayloadLimits) -> bytes:
     """Return a payload that a JSON line held. Most are small and flat, and need no second check of each value."""
     try:
         data = value.encode() if isinstance(value, str) else canonical(value)
     except ValueError:
         return encode_payload(value)[1]  # raises an error that names the path
-    small = len(data) <= _SMALL and data.count(b"{") + data.count(b"[") <= limits.max_depth
+    small = len(data) <= _SMALL and data.count(b"{") + data.count(b"[") <= limits.max_payload_depth
     if not small and isinstance(value, dict | list):
-        encode_payload(value, limits.max_bytes, limits.max_depth)
+        encode_payload(value, limits)
     return _fitting(data, limits)
 
 
@@ -209,7 +202,7 @@ def _envelope(own: codec.Envelope) -> bytes:
     return b"%d %d %d %b%b" % (own.deliveries, own.enqueued_ms, len(own.history), own.history, body)
 
 
-def _whole(envelope: bytes, limits: Limits) -> bytes:
+def _whole(envelope: bytes, limits: PayloadLimits) -> bytes:
     try:
         _fitting(codec.split(envelope).payload, limits)
     except MalformedMessage as error:
@@ -217,9 +210,9 @@ def _whole(envelope: bytes, limits: Limits) -> bytes:
     return envelope
 
 
-def _fitting(data: bytes, limits: Limits) -> bytes:
-    if limits.max_bytes is not None and len(data) > limits.max_bytes:
-        raise PayloadTooLarge(f"payload has {len(data)} bytes, max_payload_bytes is {limits.max_bytes}")
+def _fitting(data: bytes, limits: PayloadLimits) -> bytes:
+    if len(data) > limits.max_payload_bytes:
+        raise too_large(data, limits)
     return data
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from rmq_core.envelope.stored import Limits, message_in
+from rmq_core.envelope.payloads import PayloadLimits
+from rmq_core.envelope.stored import message_in
 from rmq_core.errors import ImportConflict, PayloadError, Unsupported
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.queue.moving import ImportEntry
 from rmq_core.transfer.lines import ExportFile, NumberedLine
 
 _MOST, _MOST_BYTES = 1000, 4 << 20
+_UNLIMITED = PayloadLimits(max_payload_bytes=sys.maxsize, max_payload_depth=500)
+"""The limits of a discipline whose settings name none."""
 Report = Callable[[int], object]
 
 
@@ -80,8 +84,8 @@ class Import:
         if not hasattr(queue, "import_chunk"):
             raise Unsupported(queue.discipline, "import", tuple(DISCIPLINES))
         self._queue, self.name, self._options = queue, name, options or ImportOptions()
-        config = queue.config
-        self._limits = Limits(getattr(config, "max_payload_bytes", None), getattr(config, "max_payload_depth", 500))
+        config: object = queue.config
+        self._limits = config if isinstance(config, PayloadLimits) else _UNLIMITED
         self._keeps_times = queue.capabilities.headers  # these disciplines store envelopes
         self._now_ms = self._left_out = 0
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.payloads import decode_payload, digest, encode_headers, encode_payload
+from rmq_core.envelope.payloads import PayloadLimits, decode_payload, digest, encode_headers, encode_payload
 from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -78,16 +78,16 @@ def test_a_payload_that_cannot_be_stored_is_refused_with_the_path_to_the_culprit
 
 
 def test_the_size_of_a_payload_is_counted_in_bytes() -> None:
-    assert encode_payload("żż", max_bytes=4)[1] == "żż".encode()
+    assert encode_payload("żż", PayloadLimits(max_payload_bytes=4))[1] == "żż".encode()
     with pytest.raises(PayloadTooLarge, match="payload has 4 bytes, max_payload_bytes is 3"):
-        encode_payload("żż", max_bytes=3)
+        encode_payload("żż", PayloadLimits(max_payload_bytes=3))
 
 
 @pytest.mark.parametrize("nested", [[[[]]], {"a": {"b": {}}}, [{"a": []}]])
 def test_the_depth_of_a_payload_is_bounded(nested: Any) -> None:
-    encode_payload(nested, max_depth=3)
+    encode_payload(nested, PayloadLimits(max_payload_depth=3))
     with pytest.raises(PayloadTooDeep, match=r"payload\[.*\]\[.*\] nests deeper than max_payload_depth"):
-        encode_payload(nested, max_depth=2)
+        encode_payload(nested, PayloadLimits(max_payload_depth=2))
 
 
 def test_a_payload_that_contains_itself_is_too_deep() -> None:

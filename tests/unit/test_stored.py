@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from rmq_core.discipline.jobs.job import encode_options
 from rmq_core.envelope import codec
-from rmq_core.envelope.payloads import encode_headers, encode_payload
-from rmq_core.envelope.stored import Limits, StoredMessage, group_of, message_in, record_of, unmarked
+from rmq_core.envelope.payloads import PayloadLimits, encode_headers, encode_payload
+from rmq_core.envelope.stored import StoredMessage, group_of, message_in, record_of, unmarked
 from rmq_core.errors import PayloadError, PayloadTooDeep, PayloadTooLarge
 
-ANY = Limits()
+ANY = PayloadLimits(max_payload_depth=500)
 HISTORY = b"nack\t1700\tme\tboom\nexpired\t1800\tyou\t\x1f2 5 3 1\n"
 GOLDEN = [
     (b'0 1000 0 m j0 {"n":1}', {"id": "m", "kind": "j", "payload": {"n": 1}, "enqueued_ms": 1000}),
@@ -158,18 +158,18 @@ def test_an_invalid_field_is_named(changes: dict[str, Any], named: str) -> None:
 
 def test_the_limits_of_the_target_hold() -> None:
     with pytest.raises(PayloadTooLarge, match="max_payload_bytes is 3"):
-        message_in(GOOD, Limits(3))
+        message_in(GOOD, PayloadLimits(max_payload_bytes=3))
     with pytest.raises(PayloadTooLarge):
-        message_in({**GOOD, "payload_base64": "AAAAAAAA"}, Limits(3))
+        message_in({**GOOD, "payload_base64": "AAAAAAAA"}, PayloadLimits(max_payload_bytes=3))
     envelope = base64.b64encode(b"0 1 0 m s0 text").decode()
     with pytest.raises(PayloadTooLarge):
-        message_in({"state": "ready", "envelope_base64": envelope}, Limits(3))
+        message_in({"state": "ready", "envelope_base64": envelope}, PayloadLimits(max_payload_bytes=3))
     deep = {**GOOD, "kind": "j", "payload": [[[[]]]]}
     with pytest.raises(PayloadTooDeep):
-        message_in(deep, Limits(None, 3))
-    assert message_in(deep, Limits(None, 4)).envelope.endswith(b"[[[[]]]]")
+        message_in(deep, PayloadLimits(max_payload_depth=3))
+    assert message_in(deep, PayloadLimits(max_payload_depth=4)).envelope.endswith(b"[[[[]]]]")
     wide = {**GOOD, "kind": "j", "payload": [[], [], [], [], []]}
-    assert message_in(wide, Limits(None, 3)).envelope.endswith(b"[[],[],[],[],[]]")
+    assert message_in(wide, PayloadLimits(max_payload_depth=3)).envelope.endswith(b"[[],[],[],[],[]]")
 
 
 def test_isolation_is_read_from_the_newest_failure_and_can_be_taken_away() -> None:

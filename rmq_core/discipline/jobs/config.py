@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
-from rmq_core.policy import Backoff, exponential, milliseconds, seconds, whole
+from rmq_core.policy import Backoff, check_all, exponential, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
 
 CAPABILITIES = Capabilities(
@@ -17,11 +18,10 @@ REMEMBERED_S, REMEMBERED = 600, 10_000
 """How long, and for how many of a producer's latest ids, a server with IDMP recognises a resent `add`."""
 BACKOFF = exponential(base=0.1, cap=30, jitter=0.1)
 _LONGEST_BUDGET_S = REMEMBERED_S / 2
-_DEEPEST = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobsConfig:
+class JobsConfig(PayloadLimits):
     """Settings of a JobQueue. Durations are seconds or timedelta; sizes are bytes.
 
     lease: how long a claim, or a worker that sends no heartbeat, holds a job before other consumers may take it.
@@ -43,23 +43,18 @@ class JobsConfig:
     max_dead: int = 100_000
     max_events: int = 10_000
     result_ttl: timedelta | float = 3600
-    max_payload_bytes: int = 1 << 20
-    max_payload_depth: int = 64
     retry_budget: timedelta | float = 30
     history: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("lease", "unique_ttl", "settled_ttl", "result_ttl", "retry_budget"):
-            seconds(name, getattr(self, name), minimum=0.001)
-        for name in ("max_attempts", "max_dead", "max_payload_bytes", "max_payload_depth"):
-            whole(name, getattr(self, name), minimum=1)
+        PayloadLimits.__post_init__(self)
+        check_all(seconds, self, "lease", "unique_ttl", "settled_ttl", "result_ttl", "retry_budget", minimum=0.001)
+        check_all(whole, self, "max_attempts", "max_dead", minimum=1)
         whole("max_events", self.max_events)
         if self.retry_budget_s > _LONGEST_BUDGET_S:
             raise ConfigurationError(
                 f"retry_budget must be at most {_LONGEST_BUDGET_S:.0f} s: later resends are not recognised"
             )
-        if self.max_payload_depth > _DEEPEST:
-            raise ConfigurationError(f"max_payload_depth must be at most {_DEEPEST}, as deep as Python's JSON reads")
         if not isinstance(self.backoff, Backoff):
             raise ConfigurationError("backoff must be a Backoff, for example exponential(base=1, cap=300)")
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Failure, failures_of
-from rmq_core.envelope.payloads import check_json, decode_payload, encode_headers, encode_payload
+from rmq_core.envelope.payloads import PayloadLimits, check_json, decode_payload, encode_headers, encode_payload
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
 from rmq_core.policy import Backoff, Exponential, exponential
 
@@ -61,12 +61,12 @@ def check_id(job_id: str) -> str:
     return job_id
 
 
-def encode_data(data: Any, max_bytes: int, max_depth: int) -> tuple[str, bytes]:
+def encode_data(data: Any, limits: PayloadLimits) -> tuple[str, bytes]:
     """Return the kind and bytes of a job's data, which is any payload or any other JSON value."""
     if data is None or isinstance(data, _NUMBERS):
-        check_json(data, "data", max_depth)
+        check_json(data, "data", limits.max_payload_depth)
         return "j", json.dumps(data).encode()
-    return encode_payload(data, max_bytes, max_depth)
+    return encode_payload(data, limits)
 
 
 def encode_options(name: str, attempts: int | None, backoff: Backoff | None) -> bytes:

@@ -69,7 +69,7 @@ class Runner:
 
     def _encode(self, value: Any) -> bytes:
         config = self._queue_config
-        kind, data = encode_data(value, config.max_payload_bytes, config.max_payload_depth)
+        kind, data = encode_data(value, config)
         if kind == "b":
             raise PayloadError("a handler must return a JSON value, not bytes, while store_results is set")
         return json.dumps(value).encode() if kind == "s" else data

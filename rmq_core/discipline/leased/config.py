@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
-from rmq_core.policy import Backoff, Durability, Overflow, milliseconds, seconds, whole
+from rmq_core.policy import Backoff, Durability, Overflow, check_all, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
 from rmq_core.queue.journal import JournalLength
 
@@ -17,11 +18,10 @@ CAPABILITIES = Capabilities(
     fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
     partial_settle=True, batch=True, large_leases=True, headers=True, history=True,
 )  # fmt: skip
-_DEEPEST = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeasedConfig:
+class LeasedConfig(PayloadLimits):
     """Settings of a LeasedQueue. Durations are seconds or timedelta; sizes are bytes.
 
     lease: how long a claim holds its messages unless it is extended; None means for ever (an operator can release it).
@@ -49,8 +49,6 @@ class LeasedConfig:
     dedup: bool = False
     dedup_key: Callable[[Any], str] | None = None
     dedup_window: timedelta | float = 3600
-    max_payload_bytes: int = 1 << 20
-    max_payload_depth: int = 64
     settled_ttl: timedelta | float = 7 * 86400
     max_dead: int = 100_000
     completed_log: int = 0
@@ -61,6 +59,7 @@ class LeasedConfig:
     journal: int | timedelta | None = None
 
     def __post_init__(self) -> None:
+        PayloadLimits.__post_init__(self)
         self._check_numbers()
         if self.overflow != Overflow.RAISE and self.max_ready is None:
             raise ConfigurationError("overflow needs max_ready: how many messages may wait")
@@ -68,8 +67,6 @@ class LeasedConfig:
             raise ConfigurationError(
                 "overflow DROP_OLDEST cannot be combined with dedup: a dropped message could not be published again"
             )
-        if self.max_payload_depth > _DEEPEST:
-            raise ConfigurationError(f"max_payload_depth must be at most {_DEEPEST}, as deep as Python's JSON reads")
         if self.durability is not None and not isinstance(self.durability, Durability):
             raise ConfigurationError("durability must be a Durability, for example Durability(replicas=1)")
         if self.backoff is not None and not isinstance(self.backoff, Backoff):
@@ -78,20 +75,12 @@ class LeasedConfig:
             raise ConfigurationError("dedup_key must be a callable from a payload to its key")
 
     def _check_numbers(self) -> None:
-        if self.lease is not None:
-            seconds("lease", self.lease, minimum=0.001)
-        if self.max_hold is not None:
-            seconds("max_hold", self.max_hold, minimum=0.001)
-        for name in ("dedup_window", "settled_ttl", "retry_budget"):
-            seconds(name, getattr(self, name), minimum=0.001)
-        for name in ("max_deliveries", "max_ready"):
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), minimum=1)
-        for name in ("max_payload_bytes", "max_payload_depth", "max_dead"):
-            whole(name, getattr(self, name), minimum=1)
+        check_all(seconds, self, "lease", "max_hold", minimum=0.001, optional=True)
+        check_all(seconds, self, "dedup_window", "settled_ttl", "retry_budget", minimum=0.001)
+        check_all(whole, self, "max_deliveries", "max_ready", minimum=1, optional=True)
+        check_all(whole, self, "max_dead", minimum=1)
+        check_all(whole, self, "completed_log", "failed_log")
         JournalLength.of(self.journal)
-        for name in ("completed_log", "failed_log"):
-            whole(name, getattr(self, name))
 
     @property
     def lease_ms(self) -> int | str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rmq_core.discipline.rotation.config import RotationConfig
 from rmq_core.envelope import codec
 from rmq_core.errors import PayloadError, PayloadTooLarge
 
 _STAMPED = re.compile(rb"(?s).+\|(0|\d{10})\Z")
 
 
-def id_bytes(value: Any, max_bytes: int) -> bytes:
+def id_bytes(value: Any, config: RotationConfig) -> bytes:
     """Return the bytes of an id. Raises PayloadError when the value is not a valid id."""
     if not isinstance(value, str | bytes) or not value:
         raise PayloadError(f"an id must be a str or bytes that is not empty, not {value!r:.100}")
@@ -23,8 +24,8 @@ def id_bytes(value: Any, max_bytes: int) -> bytes:
         data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise PayloadError(f"an id holds a lone surrogate at character {error.start}; it has no UTF-8 form") from None
-    if len(data) > max_bytes:
-        raise PayloadTooLarge(f"an id has {len(data)} bytes, max_id_bytes is {max_bytes}")
+    if len(data) > config.max_id_bytes:
+        raise PayloadTooLarge(f"an id has {len(data)} bytes, max_id_bytes is {config.max_id_bytes}")
     return data
 
 

@@ -11,10 +11,11 @@ from rmq_core.discipline.jobs.operations.working import Delivery
 from rmq_core.discipline.jobs.runner import FailedJob, Runner
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import message_of
+from rmq_core.envelope.payloads import PayloadLimits
 
 
 def envelope(data: Any, options: bytes = b"", deliveries: int = 0, history: bytes = b"") -> bytes:
-    kind, raw = encode_data(data, 1000, 64)
+    kind, raw = encode_data(data, PayloadLimits())
     return b"%d 1000 %d %b%b" % (deliveries, len(history), history, codec.body("id", kind, raw, options))
 
 

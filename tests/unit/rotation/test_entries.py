@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rmq_core import PayloadError, PayloadTooLarge
+from rmq_core.discipline.rotation.config import RotationConfig
 from rmq_core.discipline.rotation.entries import envelope, id_bytes, id_text, new_entry, stamped_entry
 from rmq_core.envelope.codec import message_of
 
@@ -27,20 +28,20 @@ def test_a_popped_id_is_followed_by_its_stamp() -> None:
 
 @pytest.mark.parametrize("value", ["a", "żółw", b"\xff", "\udcff", " "])
 def test_an_id_is_text_or_bytes(value: Any) -> None:
-    data = id_bytes(value, 100)
-    assert id_bytes(id_text(data), 100) == data
+    data = id_bytes(value, RotationConfig(max_id_bytes=100))
+    assert id_bytes(id_text(data), RotationConfig(max_id_bytes=100)) == data
 
 
 @pytest.mark.parametrize("value", ["", b"", None, 5, ["a"], "\ud800"])
 def test_anything_else_is_refused(value: Any) -> None:
     with pytest.raises(PayloadError, match="id"):
-        id_bytes(value, 100)
+        id_bytes(value, RotationConfig(max_id_bytes=100))
 
 
 def test_the_limit_counts_bytes() -> None:
-    assert id_bytes("é", 2)
+    assert id_bytes("é", RotationConfig(max_id_bytes=2))
     with pytest.raises(PayloadTooLarge):
-        id_bytes("é", 1)
+        id_bytes("é", RotationConfig(max_id_bytes=1))
 
 
 @pytest.mark.parametrize("data", [b"a", b"a b%", "żółw".encode(), b"a|5", b"a\nb"])

@@ -217,7 +217,7 @@ def _new(job: NewJob | Mapping[str, Any]) -> NewJob:
 def _entry(engine: JobsEngine, new: NewJob) -> JobEntry:
     config = engine.config
     name, value, delay, attempts, backoff, chosen, unique = new
-    kind, data = encode_data(value, config.max_payload_bytes, config.max_payload_depth)
+    kind, data = encode_data(value, config)
     named = chosen is not None
     job_id = check_id(chosen or "") if named or unique else new_id()
     digest = job_digest(job_id) if unique else None
@@ -230,7 +230,7 @@ def _message(
     engine: JobsEngine, payload: Payload, dedup_key: DedupKey | None, delay: timedelta | float | None, headers: bytes
 ) -> JobEntry:
     config, job_id = engine.config, new_id()
-    kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    kind, data = encode_payload(payload, config)
     key = dedup_key(payload) if callable(dedup_key) else dedup_key
     digest = None if key is None else key_digest(key)
     delay_ms = 0 if delay is None else milliseconds("delay", delay)

@@ -55,7 +55,7 @@ def upsert_repeatable_job(
     job's name when None. `data` must be a JSON value.
     """
     key = check_id(name if key is None else key)
-    encode_data(data, engine.config.max_payload_bytes, engine.config.max_payload_depth)
+    encode_data(data, engine.config)
     if isinstance(data, bytes):
         raise ConfigurationError("data of a repeatable job must be a JSON value, not bytes")
     encode_options(name, repeat.attempts, repeat.backoff)
@@ -133,7 +133,7 @@ def _rule(name: str, data: Any, repeat: Repeat) -> dict[str, Any]:
 
 
 def _body(engine: JobsEngine, key: str, rule: dict[str, Any], at_ms: int) -> bytes:
-    kind, data = encode_data(rule["data"], engine.config.max_payload_bytes, engine.config.max_payload_depth)
+    kind, data = encode_data(rule["data"], engine.config)
     return codec.body(f"{key}@{at_ms}", kind, data, rule["headers"].encode())
 
 

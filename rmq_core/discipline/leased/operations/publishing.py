@@ -13,7 +13,7 @@ from rmq_core.discipline.leased.operations.durability import apart, check, confi
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id, new_ids, nonce
-from rmq_core.envelope.payloads import digest, encode_headers, encode_payload, encode_text
+from rmq_core.envelope.payloads import PayloadLimits, digest, encode_headers, encode_payload, encode_text
 from rmq_core.envelope.publishers import publisher_of
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
@@ -186,7 +186,7 @@ def _chunks(
     unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup
     first = 0
     while some := list(itertools.islice(payloads, most)):
-        alike = _alike(some, headers, config.max_payload_bytes, clock.stamp) if unkeyed else None
+        alike = _alike(some, headers, config, clock.stamp) if unkeyed else None
         if alike:
             yield alike._replace(delay_ms=delay_ms, stamp_ms=clock.ms)
         else:
@@ -200,14 +200,14 @@ def _chunks(
         first += len(some)
 
 
-def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int, stamp: bytes) -> Chunk | None:
+def _alike(payloads: Sequence[Any], headers: bytes, limits: PayloadLimits, stamp: bytes) -> Chunk | None:
     """Return a chunk if all payloads are str or all are bytes, else None; this fast path costs a quarter."""
     kinds = set(map(type, payloads))
     try:
         data = [text.encode() for text in payloads] if kinds == {str} else payloads
     except UnicodeEncodeError:
         return None
-    if kinds not in ({str}, {bytes}) or max(map(len, data)) > max_bytes:
+    if kinds not in ({str}, {bytes}) or max(map(len, data)) > limits.max_payload_bytes:
         return None
     if sum(map(len, data)) + len(data) * (len(headers) + _ID_ROOM) > _CHUNK_BYTES:
         return None
@@ -320,7 +320,7 @@ def _entry(
     message_id: str | None = None,
 ) -> Entry:
     config, message_id = engine.config, new_id() if message_id is None else _checked_id(message_id)
-    kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    kind, data = encode_payload(payload, config)
     digest = digest_of(engine, dedup_key, payload, kind, data)
     return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
 

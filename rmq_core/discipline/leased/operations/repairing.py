@@ -67,7 +67,7 @@ def redrive_edited(
         raise ConfigurationError("payload or headers must be given: redrive_some redrives a dead letter as it is")
     keys, wanted, who = engine.keys, frozenset([checked_id(message_id)]), owner_of("by", by)
     config = engine.config
-    new = None if payload is None else encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    new = None if payload is None else encode_payload(payload, config)
     named = None if headers is None else encode_headers(headers)
     found = yield from find(keys.dead, wanted, grows_left=True)
     if not found:

@@ -60,7 +60,7 @@ def publish_many(
 
 def _entry(engine: ReliableEngine, payload: Payload, headers: bytes) -> tuple[str, bytes]:
     config, message_id = engine.config, new_id()
-    kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    kind, data = encode_payload(payload, config)
     return message_id, codec.body(message_id, kind, data, headers)
 
 

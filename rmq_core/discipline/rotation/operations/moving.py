@@ -61,7 +61,7 @@ def import_entry(engine: RotationEngine, message: StoredMessage, drop: frozenset
         "deliveries": own.deliveries, "times": own.enqueued_ms, "ids": own.id != plain.id,
     }  # fmt: skip
     must_drop(DISCIPLINE, parts, drop)
-    entry = new_entry(id_bytes(own.payload, engine.config.max_id_bytes))
+    entry = new_entry(id_bytes(own.payload, engine.config))
     return ImportEntry("ready", (entry,), len(entry))
 
 

@@ -23,7 +23,7 @@ from rmq_core.reports import Published, PublishReport
 
 def push(engine: RotationEngine, message_id: str | bytes) -> Exchange[None]:
     """Add an id. Raises PayloadError for one that is empty, too long or no text."""
-    data = id_bytes(message_id, engine.config.max_id_bytes)
+    data = id_bytes(message_id, engine.config)
     yield from ready(engine, DISCIPLINE)
     yield from _push(engine, [data])
 
@@ -65,7 +65,7 @@ def publish_many(
 def _id(engine: RotationEngine, payload: Payload) -> bytes:
     if not isinstance(payload, str):
         raise PayloadError(f"payload must be a str, which is the id, not {type(payload).__name__}")
-    return id_bytes(payload, engine.config.max_id_bytes)
+    return id_bytes(payload, engine.config)
 
 
 def _push(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[list[str]]:

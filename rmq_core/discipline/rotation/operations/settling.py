@@ -29,7 +29,7 @@ def mark_done(engine: RotationEngine, message_id: str | bytes) -> Exchange[bool]
 
     Any process that got the id may call this, in time or late, because the work is done either way.
     """
-    letters = yield from _mark(engine, [id_bytes(message_id, engine.config.max_id_bytes)])
+    letters = yield from _mark(engine, [id_bytes(message_id, engine.config)])
     engine.tell(Operation.ACK, int(letters == "s"))
     return letters == "s"
 
