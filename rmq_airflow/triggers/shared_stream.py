@@ -13,7 +13,7 @@ import base64
 import random
 from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from airflow.observability.stats import Stats
@@ -31,7 +31,7 @@ except ImportError as error:
 from rmq_airflow.claiming import check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import RECONNECT_S, QueueTrigger, wait_for_ever
-from rmq_core import Lease, LeasedConfig, MalformedMessage, Message, QueueUnavailable, RedisMessageQueueError
+from rmq_core import Lease, MalformedMessage, Message, QueueUnavailable, RedisMessageQueueError
 from rmq_core.asyncio import LeasedQueue
 
 LEASE_S = 60.0
@@ -145,10 +145,9 @@ class Reader(SharedStreamProducer, LoggingMixin):
         if self._queue is None:
             hook = RedisQueueHook(self._conn_id)
             _, config = await hook.async_location()
-            strict = LeasedConfig(lease=LEASE_S, max_deliveries=1)
-            patient = LeasedConfig(lease=LEASE_S, max_deliveries=config.max_deliveries)
+            patient = replace(config, lease=LEASE_S)
             self._queue = await hook.async_queue(self._name, patient)
-            self._strict = LeasedQueue(self._queue.client, self._name, strict)
+            self._strict = LeasedQueue(self._queue.client, self._name, replace(patient, max_deliveries=1))
         return self._queue
 
     async def _claim(self) -> InFlight | None:

@@ -95,7 +95,7 @@ def configured(queue: Any, client: Any, settings: Sequence[str]) -> WorkQueue:
     if not settings:
         return found
     values = dict(map(_setting, settings))
-    names = [item.name for item in dataclasses.fields(queue.config)]
+    names = sorted(item.name for item in dataclasses.fields(queue.config))
     if unknown := sorted(set(values) - set(names)):
         queue.close()
         raise ConfigurationError(f"--set: {queue.discipline} has no {', '.join(unknown)}; it has {', '.join(names)}")

@@ -148,8 +148,7 @@ def list_of(engine: LeasedEngine, part: QueuePart) -> bytes:
     """Return the key of the list behind a part."""
     if part not in LISTS:
         raise ConfigurationError(f"'{part}' is no list of messages; name another part of the queue")
-    key: bytes = getattr(engine.keys, LISTS[part])
-    return key
+    return engine.keys.of(LISTS[part])
 
 
 def _held(engine: LeasedEngine, count: int) -> Exchange[list[bytes]]:

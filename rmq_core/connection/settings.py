@@ -90,7 +90,7 @@ class RedisSettings:
             object.__setattr__(self, "tls", True)
         if self.tls and self.scheme not in ("rediss", "sentinel", "redis+cluster"):
             raise ConfigurationError("tls: write rediss:// for TLS; Unix sockets and embedded servers have none")
-        if not self.tls and any(getattr(self, name) for name in (*_FILES, "ssl_password")):
+        if not self.tls and any(self._given(*_FILES, "ssl_password").values()):
             raise ConfigurationError("ssl_*: these options need TLS; write rediss://, or tls=true for several hosts")
         if self.scheme == "redis+cluster" and self.db:
             raise ConfigurationError("db: a cluster has only database 0; leave it out")

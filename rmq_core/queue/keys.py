@@ -91,6 +91,11 @@ class LeasedKeys:
     def __post_init__(self) -> None:
         fill(self, "rmq:{{{}}}:")
 
+    def of(self, place: str) -> bytes:
+        """Return the key of that name, for a place that a caller chose."""
+        key: bytes = getattr(self, place)
+        return key
+
     def lease(self, lease_id: str) -> bytes:
         return b"%blease:%b" % (self.prefix, lease_id.encode())
 

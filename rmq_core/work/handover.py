@@ -59,7 +59,7 @@ class Handover:
     def environment(self) -> dict[str, str]:
         """Return the variables that carry the handover. They hold credentials: use them only as an environment."""
         names = self._names()
-        given = {name: value for name in SECRETS if (value := getattr(self.settings, name))}
+        given = _secrets(self.settings)
         names["credentials"] = list(given)  # the driver ignores others, which its process may inherit
         secrets = {_variable(name): value for name, value in given.items()}
         return {"RMQ_HANDOVER": json.dumps(names), "RMQ_URL": self.settings.url_without_credentials, **secrets}
@@ -159,12 +159,16 @@ class Handover:
         return {**self._names(), **plain, "credentials": dict(secrets), "url": self.settings.url_without_credentials}
 
 
+def _secrets(settings: RedisSettings) -> dict[str, str]:
+    return {name: value for name in SECRETS if (value := getattr(settings, name))}
+
+
 def check_secrets(settings: RedisSettings, secrets: Mapping[str, str]) -> None:
     """Raise ConfigurationError for a credential without a reference, and for a value in place of one.
 
     A submitter calls this before it claims, because a lease that cannot be handed over would only wait for its expiry.
     """
-    given = {name: value for name in SECRETS if (value := getattr(settings, name))}
+    given = _secrets(settings)
     for name, reference in secrets.items():
         if name not in SECRETS:
             raise ConfigurationError(f"secrets: {name!r} is no credential; these are {', '.join(SECRETS)}")

@@ -93,7 +93,7 @@ DRIVERS = [
     Mutant(
         "sync driver on a cluster sends to the default node",
         "rmq_core/exchange/sync.py",
-        "nodes.get_node_from_slot(self.client.keyslot(self._key))",
+        "self.client.nodes_manager.get_node_from_slot(self.client.keyslot(self._key))",
         "self.client.get_default_node()",
         "tests/unit/exchange/test_clusters.py::test_a_call_goes_to_the_node_that_has_the_slot_of_its_queue",
     ),

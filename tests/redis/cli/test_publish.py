@@ -63,7 +63,7 @@ def test_settings_of_the_discipline_can_be_set(rmq: Rmq) -> None:
 def test_an_unknown_setting_is_refused_with_the_known_ones(rmq: Rmq) -> None:
     ran = rmq("publish", "q", "a", "--set", "speed=3")
     assert ran.code == 2
-    assert "leased has no speed; it has lease, " in ran.err
+    assert "leased has no speed; it has backoff, " in ran.err
 
 
 def test_headers_and_delays_reach_the_message(rmq: Rmq) -> None:

@@ -82,7 +82,7 @@ def _find(engine: LeasedEngine, message_id: str) -> Exchange[tuple[Found | None,
     if len(held) == _LEASES:
         partly.append(f"more than {_LEASES:,} leases")
     for place, kind in _PLACES:
-        found, whole = yield from _look(getattr(engine.keys, place), kind, message_id)
+        found, whole = yield from _look(engine.keys.of(place), kind, message_id)
         if found:
             score = float(found[2] or 0)
             state = "isolated" if kind == "zset" and score < 0 else place

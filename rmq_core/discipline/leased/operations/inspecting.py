@@ -251,7 +251,7 @@ def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:
     """Return the key of messages that are not leased, and their kind; isolated and delayed messages share a key."""
     if target in {"delayed", "isolated"}:
         return engine.keys.delayed, target
-    return getattr(engine.keys, target), "list"
+    return engine.keys.of(target), "list"
 
 
 def _infos(engine: LeasedEngine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:

@@ -121,7 +121,7 @@ def _page(engine: LeasedEngine, target: str, at: Position) -> Exchange[tuple[Sto
     """Return a page, and how many messages are in this state."""
     cursor = at.cursor
     if target in _SIDES:
-        key = getattr(engine.keys, target)
+        key = engine.keys.of(target)
         page = yield from list_page(key, _SIDES[target], target, cursor)
         total = (yield script("leased/browse", key=key, offset=0, most=0, kind="list"))[0]
         return page, total
@@ -134,7 +134,7 @@ def _drop(engine: LeasedEngine, target: str, test: Test, changes: Changes) -> Ex
         return [engine.keys.dedup(marker_of(engine, each)) for each in envelopes]
 
     freed = Markers(markers, engine.dedup_window_ms) if target == "ready" and deduplicates(engine) else None
-    return (yield from drop_chosen(Place(getattr(engine.keys, target), _SIDES[target]), test, changes, freed))
+    return (yield from drop_chosen(Place(engine.keys.of(target), _SIDES[target]), test, changes, freed))
 
 
 def _drop_scored(engine: LeasedEngine, target: str, test: Test, changes: Changes) -> Exchange[None]:
