@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from rmq_core import _exports as _shared
 from rmq_core._exports import *  # noqa: F403  re-exported
 from rmq_core._lazy import LAZY as _SHARED
-from rmq_core._lazy import MOVED as _MOVED
-from rmq_core._lazy import moved as _moved
 from rmq_core._version import __version__ as __version__
 from rmq_core.connection.clients import sync_client as _client
 from rmq_core.discipline.leased.survey import backlogs as backlogs
@@ -55,8 +53,6 @@ __all__ = [  # noqa: PLE0604  every item is a name
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        return _moved(name, __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"rmq_core.{_LAZY[name]}"), name)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import rmq_core
 from rmq_core._exports import *  # noqa: F403  re-exported
 from rmq_core._lazy import LAZY as _SHARED
-from rmq_core._lazy import MOVED as _MOVED
-from rmq_core._lazy import moved as _moved
 from rmq_core.connection.clients import async_client as _client
 from rmq_core.discipline.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
 from rmq_core.discipline.leased.aio_survey import backlogs as backlogs
@@ -67,8 +65,6 @@ __all__ = [  # noqa: PLE0604  every item is a name
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        return _moved(name, __name__)
     defined = f"Async{name}" if f"Async{name}" in _ASYNC else name
     if defined not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -240,11 +239,6 @@ class Submission:
             raise LeaseOwnedByOther(self.lease.id, f"it is owned by {info.owner!r}, not by {self.lease.owner!r}")
         else:
             self.adopted, self._deadline = True, info.deadline
-
-    def look(self) -> None:
-        """Call `poll`; deprecated, version 0.4 removes this name."""
-        warnings.warn("Submission.look is now poll; version 0.4 removes the old name", DeprecationWarning, stacklevel=2)
-        self.poll()
 
     def finish(self) -> int | None:
         """Return, after the driver succeeded, how many messages were acked; None if it settled them one by one.

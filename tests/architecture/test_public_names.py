@@ -9,29 +9,9 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core._lazy import MOVED
 
 FACES = [rmq_core, rmq_core.asyncio]
 MODULES = ("jobs", "reliable", "rotation", "streams", "work")
-NEVER_MOVED = {
-    "claimable",
-    "repeat_after_s",
-    "ALERTS",
-    "acting_as",
-    "AlertLimits",
-    "LeaseWatch",
-    "LimitBounds",
-    "Exceeded",
-    "Grade",
-    "StatsLimits",
-    "PUBLISHERS",
-    "Resolve",
-    "publishing_as",
-    "check_secrets",
-    "resolve_secret",
-    "by_queue",
-    "with_publisher",
-}
 PUBLIC = [(face, name) for face in FACES for name in face.__all__]
 
 
@@ -62,21 +42,6 @@ def test_a_public_name_is_documented_with_its_methods(face: object, name: str) -
     if inspect.isclass(value):
         undocumented = [key for key in methods(value) if not inspect.getdoc(getattr(value, key))]
         assert undocumented == []
-
-
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-@pytest.mark.parametrize("name", MOVED)
-def test_a_moved_name_still_works_and_warns_of_its_new_place(face: object, name: str) -> None:
-    with pytest.warns(DeprecationWarning, match=f"is now {MOVED[name]}"):
-        value = getattr(face, name)
-    module, _, attribute = MOVED[name].rpartition(".")
-    assert value is getattr(importlib.import_module(module), attribute)
-
-
-def test_every_name_of_the_disciplines_and_orchestrators_has_moved_to_their_modules() -> None:
-    listed = {f"rmq_core.{module}.{name}" for module in MODULES for name in module_names(module)}
-    newer = {f"rmq_core.work.{name}" for name in NEVER_MOVED}
-    assert set(MOVED.values()) - {"rmq_core.ConsumerRegistration"} == listed - newer
 
 
 @pytest.mark.parametrize("module", MODULES)

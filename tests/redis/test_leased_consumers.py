@@ -69,11 +69,3 @@ def test_a_record_is_forgotten_after_a_month(world: World) -> None:
     register_consumer(world.queue(), "run 1", "s1")
     (key,) = [key for key in world.client.keys("rmq:*") if b":consumer:" in key]
     assert 29 < world.client.ttl(key) / 86400 <= 30
-
-
-def test_the_deprecated_names_still_work_and_name_the_new_ones(world: World) -> None:
-    queue = world.queue()
-    with pytest.warns(DeprecationWarning, match="enroll is now register_consumer"):
-        assert queue.enroll("c", run="run 1", stream="s1", alive=LONG) == (0, None, 0)
-    with pytest.warns(DeprecationWarning, match="stay is now renew_consumer"):
-        assert queue.stay("c", run="run 1", stream="s1", alive=LONG, finished=5).finished == 5

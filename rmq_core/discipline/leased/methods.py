@@ -63,8 +63,6 @@ class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
     release_lease = Method(managing.release_lease)
     register_consumer = Method(consumers.register_consumer)
     renew_consumer = Method(consumers.renew_consumer)
-    enroll = Method(consumers.enroll)  # deprecated, like the next one
-    stay = Method(consumers.stay)
     read = Method(inspecting.read)
     read_columns = Method(inspecting.read_columns)
     backlog = Method(inspecting.backlog)

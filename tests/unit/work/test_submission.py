@@ -276,9 +276,3 @@ def test_a_restarted_submitter_leaves_the_leases_of_others_alone(
     held: Any = queue
     assert Submission.resumed(held, made(token="1.a"), fence=2) is None
     assert queue.calls == []
-
-
-def test_the_old_name_of_poll_works_and_warns(submission: Submission) -> None:
-    with pytest.warns(DeprecationWarning, match=r"Submission.look is now poll; version 0.4 removes"):
-        submission.look()
-    assert submission.held

@@ -7,9 +7,8 @@ same stream is a restart and takes the name at once; a run of another stream mus
 
 from __future__ import annotations
 
-import warnings
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.errors import ConsumerTaken, ScriptFailed
@@ -48,21 +47,6 @@ def renew_consumer(
     Raises ConsumerTaken when another run has the name by now.
     """
     return (yield from _write(engine, consumer, (run, stream), alive, finished, "0"))
-
-
-def enroll(engine: LeasedEngine, /, consumer: str, **named: Any) -> Exchange[ConsumerRegistration]:
-    """Deprecated: use `register_consumer`."""
-    return (yield from _renamed("enroll", "register_consumer", register_consumer(engine, consumer, **named)))
-
-
-def stay(engine: LeasedEngine, /, consumer: str, **named: Any) -> Exchange[ConsumerRegistration]:
-    """Deprecated: use `renew_consumer`."""
-    return (yield from _renamed("stay", "renew_consumer", renew_consumer(engine, consumer, **named)))
-
-
-def _renamed(old: str, new: str, exchange: Exchange[ConsumerRegistration]) -> Exchange[ConsumerRegistration]:
-    warnings.warn(f"{old} is now {new}; version 0.4 removes the old name", DeprecationWarning, stacklevel=5)
-    return (yield from exchange)
 
 
 def _write(
