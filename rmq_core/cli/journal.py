@@ -18,8 +18,7 @@ _To = Annotated[
     Path | None,
     typer.Option(
         "--to",
-        help="The file: its name ends in .parquet (needs the extra `parquet`), .ndjson or .jsonl. Without it, lines of"
-        " JSON are written to stdout.",
+        help="The file: its name ends in .ndjson or .jsonl. Without it, the rows are written to stdout.",
         show_default=False,
         metavar="FILE",
     ),
@@ -44,7 +43,7 @@ def export(
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    """Write the journal of a queue, oldest entry first, and remove nothing; a row for each entry.
+    """Write the journal of a queue, oldest entry first, and remove nothing; a line of JSON for each entry.
 
     Says at the end which entry was the last, for the --after of the next export.
     """

@@ -1,4 +1,4 @@
-"""Writes the journal of a queue to a file, page by page: NDJSON, or Parquet with pyarrow."""
+"""Writes the journal of a queue to a file of NDJSON, page by page."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ from typing import Any, BinaryIO, TypeAlias
 from rmq_core.errors import ConfigurationError, Unsupported
 from rmq_core.queue.journal import JournalEntry, moment
 
-# pyarrow takes 300 ms to load, and the extra `parquet` may be missing
-
-COLUMNS = (
-    "entry_id", "at", "queue", "event", "messages", "message_ids", "lease_id", "fence", "owner", "by", "reason",
-)  # fmt: skip
-"""The columns of a row, which is an entry of the journal. A text that an entry does not have is null."""
 Row: TypeAlias = Mapping[str, Any]
 Write: TypeAlias = Callable[[Sequence[Row]], None]
-FORMATS = {".parquet": "parquet", ".ndjson": "ndjson", ".jsonl": "ndjson"}
-_MOST_ROWS, _MOST_IDS = 10_000, 100_000  # of a row group
+_SUFFIXES = (".ndjson", ".jsonl")
 
 
 class JournalExport:
@@ -56,7 +49,7 @@ class JournalExport:
 
 
 def row_of(queue: str, entry: JournalEntry) -> Row:
-    """Return an entry of a journal as a row."""
+    """Return an entry of a journal as a row. What the entry does not have is null."""
     return {
         "entry_id": entry.entry_id, "at": moment(entry.at_ms), "queue": queue, "event": entry.event,
         "messages": entry.messages, "message_ids": list(entry.ids), "lease_id": entry.lease_id or None,
@@ -65,26 +58,21 @@ def row_of(queue: str, entry: JournalEntry) -> Row:
     }  # fmt: skip
 
 
-def format_of(path: Path) -> str:
-    """Return the format that the name of a file stands for. Raises ConfigurationError for any other name."""
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        raise ConfigurationError(f"the name of the file must end in {', '.join(FORMATS)}, not {path.name!r}") from None
-
-
 @contextmanager
 def into_file(path: Path) -> Iterator[Write]:
     """Return what writes rows to a file. It has its name only once it is complete.
 
-    Raises ConfigurationError if the file exists, or has no name for a format, or pyarrow is missing.
+    Raises ConfigurationError if the file exists, or its name does not end in .ndjson or .jsonl.
     """
-    writing = into_parquet if format_of(path) == "parquet" else into_lines
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ConfigurationError(
+            f"the name of the file must end in {' or '.join(_SUFFIXES)}, not {path.name!r}: DuckDB and Polars read it"
+        )
     if path.exists():
         raise ConfigurationError(f"{path} exists: name another file, for the journal may not go back that far any more")
     part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("wb") as file, writing(file) as write:
+        with part.open("wb") as file, into_lines(file) as write:
             yield write
         part.replace(path)
     finally:
@@ -100,45 +88,3 @@ def into_lines(file: BinaryIO) -> Iterator[Write]:
         file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in shown)
 
     yield write
-
-
-@contextmanager
-def into_parquet(file: BinaryIO) -> Iterator[Write]:
-    """Return what writes rows as Parquet, in row groups of at most about 10,000 rows and 100,000 message ids."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ModuleNotFoundError as missing:
-        raise ConfigurationError(
-            "a Parquet file needs pyarrow; install it with: pip install 'rmq[parquet]'"
-        ) from missing
-    schema = _schema(pa)
-    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        groups = _Groups(lambda rows: writer.write_table(pa.Table.from_pylist(rows, schema)))
-        yield groups.write
-        groups.end()
-
-
-class _Groups:
-    """Collects rows until they make a row group, so that a file has few of them and memory stays flat."""
-
-    def __init__(self, flush: Callable[[list[Row]], None]) -> None:
-        self._flush, self._rows, self._ids = flush, list[Row](), 0
-
-    def write(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self._rows.append(row)
-            self._ids += len(row["message_ids"])
-            if len(self._rows) >= _MOST_ROWS or self._ids >= _MOST_IDS:
-                self.end()
-
-    def end(self) -> None:
-        if self._rows:
-            self._flush(self._rows)
-        self._rows, self._ids = [], 0
-
-
-def _schema(pa: Any) -> Any:
-    types = {"at": pa.timestamp("ms", tz="UTC"), "messages": pa.int64(), "fence": pa.int64()}
-    types["message_ids"] = pa.list_(pa.string())
-    return pa.schema([(name, types.get(name, pa.string())) for name in COLUMNS])

@@ -1,23 +1,19 @@
-"""The journal as a file: `read_journal`, `rmq journal export`, Parquet that pyarrow reads back, and NDJSON."""
+"""The journal as a file: `read_journal`, `JournalExport`."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tracemalloc
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import redis
-from pyarrow import parquet
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, ReliableQueue, Unsupported
 from rmq_core.history import acting_as
-from rmq_core.transfer.journal import COLUMNS, JournalExport, format_of, into_file
+from rmq_core.transfer.journal import JournalExport, into_file
 from tests.redis.worlds import World
 
 KEY = "rmq:{q}:journal"
@@ -71,20 +67,18 @@ def test_the_journal_is_read_page_by_page_up_to_where_it_ended_at_the_start(worl
             queue.read_journal(after=wrong)
 
 
-def test_pyarrow_reads_the_parquet_file_with_the_columns_and_types_that_the_page_documents(
+def test_a_line_is_an_entry_with_the_columns_that_the_page_documents(
     redis_client: redis.Redis, server_url: str, tmp_path: Path
 ) -> None:
     del redis_client
     with LeasedQueue(server_url, "q", JOURNAL) as queue:
         first, second = played(queue)
         since = queue.server_time()
-        made = written(queue, tmp_path / "q.parquet")
-    table = parquet.read_table(tmp_path / "q.parquet")
-    rows = table.to_pylist()
-    assert table.column_names == list(COLUMNS)
-    assert table.schema.field("at").type == pa.timestamp("ms", tz="UTC")
-    assert table.schema.field("message_ids").type in {pa.list_(pa.string()), pa.list_(pa.field("element", pa.string()))}
-    assert {table.schema.field(name).type for name in ("messages", "fence")} == {pa.int64()}
+        made = written(queue, tmp_path / "q.ndjson")
+    rows = [json.loads(line) for line in (tmp_path / "q.ndjson").read_text().splitlines()]
+    assert [*rows[0]] == [
+        "entry_id", "at", "queue", "event", "messages", "message_ids", "lease_id", "fence", "owner", "by", "reason",
+    ]  # fmt: skip
     assert [(row["event"], row["messages"]) for row in rows] == [
         ("published", 2), ("claimed", 2), ("acked", 1), ("nacked", 1), ("claimed", 1), ("nacked", 1), ("dead", 1),
         ("deleted", 1),
@@ -96,41 +90,18 @@ def test_pyarrow_reads_the_parquet_file_with_the_columns_and_types_that_the_page
     assert (nacked["reason"], nacked["message_ids"], nacked["by"]) == ("it broke", [], None)
     assert (deleted["by"], deleted["message_ids"]) == ("alice", [second])
     assert {row["queue"] for row in rows} == {"q"}
-    assert all(since - timedelta(minutes=1) < row["at"] <= since for row in rows)
+    times = [datetime.fromisoformat(row["at"]) for row in rows]
+    assert all(since - timedelta(minutes=1) < at <= since for at in times)
     assert (made.rows, made.last) == (8, rows[-1]["entry_id"])
-
-
-def test_ndjson_has_the_same_rows(redis_client: redis.Redis, server_url: str, tmp_path: Path) -> None:
-    del redis_client
-    with LeasedQueue(server_url, "q", JOURNAL) as queue:
-        played(queue)
-        for name in ("q.ndjson", "q.jsonl", "q.parquet"):
-            written(queue, tmp_path / name)
-    lines = [json.loads(line) for line in (tmp_path / "q.ndjson").read_text().splitlines()]
-    assert (tmp_path / "q.ndjson").read_bytes() == (tmp_path / "q.jsonl").read_bytes()
-    rows = [{**row, "at": row["at"].isoformat()} for row in parquet.read_table(tmp_path / "q.parquet").to_pylist()]
-    assert lines == rows
-    assert datetime.fromisoformat(lines[0]["at"]).tzinfo == UTC
-
-
-def test_row_groups_are_bounded_by_rows_and_by_ids(redis_client: redis.Redis, server_url: str, tmp_path: Path) -> None:
-    with LeasedQueue(server_url, "q", JOURNAL) as queue:
-        many(redis_client, 25_000)
-        written(queue, tmp_path / "rows.parquet")
-        many(redis_client, 250, " ".join(f"m-{n}" for n in range(1000)))
-        written(queue, tmp_path / "ids.parquet")
-    for name, expected in (("rows", [10_000, 10_000, 5_000]), ("ids", [100, 100, 50])):
-        file = parquet.ParquetFile(tmp_path / f"{name}.parquet")
-        assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == expected
 
 
 def test_memory_does_not_grow_with_the_journal(redis_client: redis.Redis, server_url: str, tmp_path: Path) -> None:
     peaks = []
     with LeasedQueue(server_url, "q", JOURNAL) as queue:
-        for count in (10, 250, 750):  # of 1,000 ids: a row group has 100 such entries
+        for count in (10, 250, 750):  # of 1,000 ids
             many(redis_client, count, " ".join(f"m-{n}" for n in range(1000)))
             tracemalloc.start()
-            written(queue, tmp_path / f"{count}.parquet")
+            written(queue, tmp_path / f"{count}.ndjson")
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
     assert peaks[2] < 1.3 * peaks[1], peaks
@@ -154,7 +125,7 @@ def test_a_file_is_complete_or_absent_and_never_overwritten(
     redis_client: redis.Redis, server_url: str, tmp_path: Path
 ) -> None:
     del redis_client
-    path = tmp_path / "q.parquet"
+    path = tmp_path / "q.jsonl"
     with LeasedQueue(server_url, "q", JOURNAL) as queue:
         played(queue)
         with pytest.raises(RuntimeError, match="interrupted"):
@@ -173,28 +144,8 @@ def _interrupted(_: int) -> None:
 
 def test_names_and_disciplines_without_a_journal_are_refused(redis_client: redis.Redis, server_url: str) -> None:
     del redis_client
-    for name in ("journal", "journal.csv", ".parquet"):
-        with pytest.raises(ConfigurationError, match=r"\.parquet, \.ndjson"):
-            format_of(Path(name))
+    for name in ("journal", "journal.parquet", ".ndjson"):
+        with pytest.raises(ConfigurationError, match=r"\.ndjson or \.jsonl"), into_file(Path(name)):
+            pass
     with ReliableQueue(server_url, "q") as queue, pytest.raises(Unsupported, match="use leased"):
         JournalExport(queue)
-
-
-def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path) -> None:
-    program = f"""
-import sys
-sys.modules["pyarrow"] = None
-from pathlib import Path
-from rmq_core.errors import ConfigurationError
-from rmq_core.transfer.journal import into_file
-try:
-    with into_file(Path({str(tmp_path / "q.parquet")!r})):
-        pass
-except ConfigurationError as error:
-    print(error)
-with into_file(Path({str(tmp_path / "q.ndjson")!r})):
-    pass
-"""
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert ran.stdout == "a Parquet file needs pyarrow; install it with: pip install 'rmq[parquet]'\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["q.ndjson"]
