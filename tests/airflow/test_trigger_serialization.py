@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 
 import pytest
 from airflow.triggers.base import BaseTrigger
@@ -26,8 +25,3 @@ def test_a_trigger_serialises_every_argument_it_takes(trigger: type[BaseTrigger]
     arguments = inspect.signature(trigger).parameters.keys()
     made = trigger(**{name: value for name, value in GIVEN.items() if name in arguments})
     assert made.serialize()[1].keys() == arguments
-
-
-@pytest.mark.parametrize("trigger", TRIGGERS)
-def test_every_argument_of_a_trigger_is_described(trigger: type[BaseTrigger]) -> None:
-    assert re.findall(r":param (\w+):", trigger.__doc__ or "") == list(inspect.signature(trigger).parameters)

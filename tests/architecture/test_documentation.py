@@ -66,10 +66,3 @@ def test_the_code_of_a_document_runs(document: Path, url: str, folder: Path) -> 
         [sys.executable, "-W", "error", script], cwd=folder, check=False, capture_output=True, text=True, timeout=600
     )
     assert result.returncode == 0, result.stderr
-
-
-def test_the_readme_shows_code_within_forty_lines_and_stays_short() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert "```python" in "\n".join(text.splitlines()[:40])
-    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    assert len(prose.split()) <= 500

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +11,6 @@ import rmq_core.asyncio
 FACES = [rmq_core, rmq_core.asyncio]
 MODULES = ("jobs", "reliable", "rotation", "streams", "work")
 PUBLIC = [(face, name) for face in FACES for name in face.__all__]
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
-    assert rmq_core.__version__ == project["version"]
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)

@@ -76,12 +76,6 @@ def said(result: dg.SensorResult) -> str:
     return str(result.skip_reason and result.skip_reason.skip_message)
 
 
-def test_the_guides_sensor_is_five_lines() -> None:
-    text = GUIDE.read_text("utf-8")
-    (sensor,) = re.findall(r"^@dg\.sensor\(.*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
-    assert len(sensor.splitlines()) <= 5
-
-
 def test_a_tick_on_an_empty_queue_is_skipped_with_a_reason(tick: Tick) -> None:
     assert "nothing ready" in said(tick())
 

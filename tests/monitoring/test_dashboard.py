@@ -16,7 +16,6 @@ DASHBOARD: dict[str, Any] = json.loads((MONITORING / "grafana" / "rmq.json").rea
 VARIABLES: list[dict[str, Any]] = DASHBOARD["templating"]["list"]
 FILLED = {"$queue": ".*", "$instance": ".*", "$__rate_interval": "5s", "$__range": "1m"}
 HISTOGRAMS = {"rmq_wait_seconds", "rmq_processing_seconds"}
-PAGE = MONITORING.parent / "docs" / "operations" / "monitoring.md"
 METRIC = re.compile(r"\brmq_\w+")
 
 
@@ -67,15 +66,6 @@ def scraped(prometheus: Prometheus) -> set[str]:
 def test_every_metric_that_prometheus_has_is_on_the_dashboard(prometheus: Prometheus) -> None:
     shown = {name for _, expression in TARGETS for name in METRIC.findall(expression)}
     assert scraped(prometheus) - HISTOGRAMS == shown  # those are drawn from their buckets
-
-
-def test_the_page_on_monitoring_lists_every_metric_and_event(prometheus: Prometheus) -> None:
-    rows = PAGE.read_text("utf-8").split("## Metrics")[1].split("## ")[0]
-    listed = set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE))
-    assert listed == {name for name in scraped(prometheus) if not name.endswith("_bucket")}
-    (counter,) = re.findall(r"^\| `rmq_messages_total` .*by `event`: (.+) \|$", rows, re.MULTILINE)
-    events = {sample["metric"]["event"] for sample in prometheus.query("rmq_messages_total")}
-    assert set(re.findall(r"`(\w+)`", counter)) == events
 
 
 def test_panels_can_be_told_apart_and_do_not_overlap() -> None:

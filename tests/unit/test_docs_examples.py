@@ -23,10 +23,3 @@ def shown(page: Path) -> list[tuple[str, str]]:
 def test_code_from_an_example_file_is_in_that_file(page: Path) -> None:
     for name, code in shown(page):
         assert code in (ROOT / name).read_text("utf-8"), f"{name} says it otherwise"
-
-
-def test_the_guide_to_spark_includes_the_recipes() -> None:
-    names = {name for name, _ in shown(ROOT / "docs" / "how-to" / "spark.md")}
-    assert names >= {
-        f"example_dags/spark/{recipe}.py" for recipe in ("files", "forward", "merge", "overwrite", "upsert")
-    }

@@ -99,7 +99,7 @@ INTEGRATING = [
         "rmq_airflow/plugin/access.py",
         'return right == "numbers" and _open_to(user, team)',
         "return _open_to(user, team)",
-        "tests/airflow/plugin/test_rights.py::test_the_roles_of_the_simple_auth_manager_may_do_what_the_page_says",
+        "tests/airflow/plugin/test_rights.py::test_the_roles_of_the_simple_auth_manager_have_their_rights",
     ),
     Mutant(
         "a trigger that ends its task reports more than the tasks downstream take",

@@ -10,7 +10,7 @@ OPERATING = [
         "rmq_airflow/plugin/access.py",
         "return team is None or get_auth_manager()",
         "return bool(team) or get_auth_manager()",
-        "tests/airflow/plugin/test_rights.py::test_users_of_teams_may_do_what_the_page_says",
+        "tests/airflow/plugin/test_rights.py::test_users_of_teams_have_their_rights",
     ),
     Mutant(
         "users who may see numbers only read errors that name the server",

@@ -1,15 +1,13 @@
-"""What a user may do on the page, asked from its routes, in the words of the tables of the documentation."""
+"""What a user may do on the page *Queues*, asked from its routes."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import httpx
 
 from tests.airflow.conftest import QUEUE
 
-PAGE = Path(__file__).parents[3] / "docs/how-to/airflow-queues-page.md"
 OPTION = "AIRFLOW__RMQ__NUMBERS_FOR_ALL_USERS"
 FROM_PAGE = {"X-RMQ-Request": "page"}
 NUMBERS = ("queues", "queue", "history")
@@ -17,21 +15,11 @@ MESSAGES = ("messages", "reasons", "export")
 CHANGES = ("pause", "resume", "redrive", "mark")
 
 
-def documented(auth_manager: str) -> dict[str, list[str]]:
-    """Return the table of the documentation whose first head is the name of the auth manager: cells by user."""
-    lines = PAGE.read_text("utf-8").splitlines()
-    (at,) = (number for number, line in enumerate(lines) if line.startswith(f"| {auth_manager} |"))
-    rows: dict[str, list[str]] = {}
-    for line in lines[at + 2 :]:
-        if not line.startswith("|"):
-            break
-        user, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        rows[user] = cells
-    return rows
-
-
 async def rights_of(client: httpx.AsyncClient, connection_id: str) -> list[str]:
-    """Return whether the user opens the page, sees numbers, sees them with the option, sees messages, makes changes."""
+    """Return whether the user opens the page, sees numbers, sees them with the option, sees messages, makes changes.
+
+    "yes" or "no" for each.
+    """
     by_right = [await _asked(client, connection_id)]
     os.environ[OPTION] = "True"
     try:

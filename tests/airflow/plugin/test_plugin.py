@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -104,12 +103,6 @@ def test_every_file_that_a_script_imports_exists() -> None:
     for script in STATIC.glob("*.js"):
         for name in re.findall(r'from "\./([\w.]+)"', script.read_text("utf-8")):
             assert (STATIC / name).exists(), f"{script.name} imports {name}"
-
-
-def test_the_wheel_takes_the_whole_package() -> None:
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {"rmq_airflow", "rmq_core"} <= set(wheel["packages"])
-    assert not {"exclude", "include", "only-include"} & set(wheel)
 
 
 @pytest.mark.parametrize(("name", "content"), [(path.name, path.read_bytes()) for path in ASSETS], ids=NAMES)

@@ -8,7 +8,6 @@ import pkgutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import fields
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -35,7 +34,6 @@ GIVEN = dict(zip(OPTIONS, range(90, 0, -1), strict=False))
 ENOUGH = Threshold(**dict(zip(NAMES, GIVEN.values(), strict=True)))
 EMPTY = Backlog(0, None)
 PATIENCE_S = 60
-GUIDES = Path(__file__).parents[3] / "docs" / "how-to"
 
 
 class Asked(Exception):
@@ -175,18 +173,3 @@ def test_met_in_returns_when_age_alone_will_meet_the_threshold(bounds: tuple[Any
     else:
         assert met_after(pause_s)
         assert not met_after(pause_s - 0.5)
-
-
-@pytest.mark.parametrize(
-    ("guide", "suffix"),
-    [
-        ("airflow-wait.md", ""),
-        ("airflow-event-driven.md", ""),
-        ("dagster-queues.md", ""),
-        ("dagster-components.md", "_seconds"),
-    ],
-)
-def test_the_guides_name_every_option_of_the_threshold(guide: str, suffix: str) -> None:
-    text = (GUIDES / guide).read_text("utf-8")
-    for field, option in zip(NAMES, OPTIONS, strict=True):
-        assert option + (suffix if field != option else "") in text
