@@ -83,7 +83,7 @@ faults: $(STAMP) ## kills, cut connections and restarts, in full length; write b
 	python -m tests.servers
 	pytest -n 2 tests/faults tests/upgrade --faults=full --faults-report=build/measured -o faulthandler_timeout=3600
 
-mutants: $(STAMP) ## break the code in one place at a time, and print the test of ring 2 that fails
+mutants: $(STAMP) ## break the code in one place at a time, and check that a test of ring 2 fails
 	python -m tests.servers
 	python -m tools.mutants
 
