@@ -15,22 +15,7 @@ from rmq_airflow.get_provider_info import get_provider_info
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 INFO = get_provider_info()
-MODULES = [name for kind in ("hooks", "operators", "sensors", "triggers") for name in INFO[kind][0]["python-modules"]]
 OPERATORS = [*INFO["operators"][0]["python-modules"], *INFO["sensors"][0]["python-modules"]]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_every_module_it_names_can_be_imported(module: str) -> None:
-    assert importlib.import_module(module)
-
-
-def test_every_operator_and_sensor_in_the_folders_is_named() -> None:
-    found = {
-        f"rmq_airflow.{kind}.{path.stem}"
-        for kind in ("operators", "sensors")
-        for path in (Path(__file__).parents[2] / "rmq_airflow" / kind).glob("[!_]*.py")
-    }
-    assert found == set(OPERATORS)
 
 
 def test_the_task_decorator_is_registered_under_its_name() -> None:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseLost, QueueFull, ScriptFailed, Unsupported
+from rmq_core import LeaseLost, ScriptFailed, Unsupported
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.discipline.jobs.operations import (
@@ -79,23 +79,11 @@ def test_a_job_whose_resend_the_server_cannot_recognize_is_sent_with_a_call_slot
     assert drive(adding.add(engine(False), "j"), [b"accepted"])[1][0].script.name == "jobs/add"
 
 
-def test_a_duplicate_is_reported() -> None:
-    job, (call,) = drive(adding.add_unique(engine(), "j", job_id="a"), [b"accepted 0"])
-    assert (job.accepted, len(call.given["markers"])) == (False, 1)
-
-
 def test_many_jobs_are_sent_in_chunks_and_runs() -> None:
     jobs = [*(NewJob("j", n) for n in range(1500)), NewJob("u", job_id="a", unique=True), NewJob("j")]
     added, wants = drive(adding.add_bulk(engine(), jobs), [b"accepted"] * 2 + [b"accepted 1", b"accepted"])
     assert names(wants) == ["jobs/add_native", "jobs/add_native", "jobs/add", "jobs/add_native"]
     assert len(added) == 1502
-
-
-def test_a_refused_chunk_reports_what_was_added() -> None:
-    jobs = [NewJob("j", n) for n in range(1500)]
-    with pytest.raises(QueueFull) as refused:
-        drive(adding.add_bulk(engine(), jobs), [b"accepted", QueueFull("no")])
-    assert len(refused.value.report) == 1000  # type: ignore[arg-type]
 
 
 def test_an_answer_that_no_script_gives_is_an_error() -> None:
@@ -124,33 +112,11 @@ def test_a_wait_lasts_at_most_five_seconds_and_at_most_the_requested_time() -> N
     assert [want.block_ms for want in wants if isinstance(want, Listen)] == [5000, 2000]
 
 
-def test_a_claim_reclaims_expired_leases_and_tries_again() -> None:
-    late = [b"empty 1000 0 0-0", [b"old"], []]
-    replies = [late, b"returned 1 0 0 9.x", [b"claimed 1.x 5000 1 0", [], [b"e"]]]
-    assert names(drive(claiming.claim(engine()), replies)[1]) == ["jobs/claim", "jobs/reclaim", "jobs/claim"]
-
-
-def test_a_lease_without_attempts_left_is_reclaimed_at_once() -> None:
-    replies = [[b"exhausted", [], []], b"returned 1 1 0 9.x", [b"empty 1000 0 0-0", [], []]]
-    lease, wants = drive(claiming.claim(engine(), lease_id="job"), replies)
-    assert (lease, wants[1].given["if_used_up"]) == (None, "1")
-
-
-def test_settling_a_lease_emits_an_event_with_its_count() -> None:
-    with pytest.raises(LeaseAlreadySettled, match="all its 3 messages"):
-        drive(claiming.claim(engine(), lease_id="job"), [[b"settled 3 1000 me", [], []]])
-
-
 def test_a_lost_lease_is_marked_as_lost() -> None:
     lease = held()
     with pytest.raises(LeaseLost):
         drive(settling.extend(engine(), lease), [b"lost"])
     assert lease.lost
-
-
-def test_releasing_continues_until_nothing_is_left() -> None:
-    report, wants = drive(settling.release(engine(), held(1500)), [b"settled 1000 0 500 ", b"settled 500 0 0 "])
-    assert (report.settled, len(wants)) == (1500, 2)
 
 
 def test_a_chunk_that_ends_the_lease_leaves_nothing_to_send_and_nothing_lost() -> None:
@@ -205,11 +171,6 @@ def test_results_of_several_jobs_are_in_the_requested_order() -> None:
     entry = [[b"1-0", [b"state", b"completed", b"value", b"5"]]]
     found, wants = drive(managing.get_results(engine(), ["a", "b"]), [entry, []])
     assert (found, all(isinstance(want, Command) for want in wants)) == ([managing.JobResult(5), None], True)
-
-
-def test_purging_an_unknown_part_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="which"):
-        drive(managing.purge(engine(), "leases"), [])
 
 
 def test_the_age_of_the_backlog_is_that_of_the_oldest_ready_job() -> None:

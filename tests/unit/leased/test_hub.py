@@ -10,8 +10,7 @@ from rmq_core.errors import ConfigurationError, QueueUnavailable, ScriptFailed
 from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.reports import Backlog
 from rmq_core.work import hub as hubs
-from rmq_core.work.hub import Waiter, WaitHub
-from rmq_core.work.threshold import Threshold
+from rmq_core.work.hub import WaitHub
 
 PATIENCE_S = 300
 
@@ -84,64 +83,6 @@ async def hub(stock: Stock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wa
         yield made
 
 
-def wish(min_messages: int = 1, max_age_s: float | None = None) -> Waiter:
-    return Waiter(Threshold(min_messages, max_age_s), asyncio.get_running_loop().create_future())
-
-
-@pytest.mark.parametrize(
-    ("min_messages", "max_age_s", "backlog"),
-    [
-        (1, None, Backlog(1, 0.0)),
-        (3, None, Backlog(3, 0.0)),
-        (3, None, Backlog(9, None)),
-        (3, 10, Backlog(1, 10.0)),
-        (3, 10, Backlog(3, 0.0)),
-        (3, 0, Backlog(1, 0.0)),
-    ],
-)
-async def test_a_condition_is_met_by_enough_messages_or_by_an_old_one(
-    min_messages: int, max_age_s: float | None, backlog: Backlog
-) -> None:
-    assert wish(min_messages, max_age_s).enough.met_by(backlog)
-
-
-@pytest.mark.parametrize(
-    ("min_messages", "max_age_s", "backlog"),
-    [
-        (1, None, Backlog(0, None)),
-        (3, None, Backlog(2, 10_000.0)),
-        (3, 10, Backlog(2, 9.999)),
-        (1, 0, Backlog(0, None)),
-    ],
-)
-async def test_a_condition_is_not_met_by_few_young_messages(
-    min_messages: int, max_age_s: float | None, backlog: Backlog
-) -> None:
-    assert not wish(min_messages, max_age_s).enough.met_by(backlog)
-
-
-async def test_a_condition_computes_when_the_oldest_message_will_be_old_enough() -> None:
-    assert wish(3, 10).enough.met_in(Backlog(1, 7.5), 5) == 2.5
-    assert wish(3, 10).enough.met_in(Backlog(0, None), 5) == 5
-    assert wish(3).enough.met_in(Backlog(1, 7.5), 5) == 5
-
-
-async def test_a_wait_for_ready_messages_returns_at_once(hub: WaitHub, stock: Stock) -> None:
-    stock.holds(2, age_s=3)
-    assert await hub.wait("q") == Backlog(2, 3.0)
-    assert stock.polls == 1
-
-
-async def test_a_wait_continues_until_a_notification_for_enough_messages(hub: WaitHub, stock: Stock) -> None:
-    stock.holds(2)
-    waiting = asyncio.create_task(hub.wait("q", min_messages=3))
-    await stock.polled.wait()
-    stock.polled.clear()
-    stock.holds(3)
-    hub._notify(b"rmq:{q}:bell")
-    assert (await waiting).ready == 3
-
-
 async def test_a_notification_for_another_queue_causes_no_query(hub: WaitHub, stock: Stock) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
     await stock.polled.wait()
@@ -151,30 +92,6 @@ async def test_a_notification_for_another_queue_causes_no_query(hub: WaitHub, st
     hub._notify(b"rmq:{q}:bell")
     assert watch.notified.is_set()
     waiting.cancel()
-
-
-async def test_a_wait_queries_again_when_a_message_is_due(hub: WaitHub, stock: Stock) -> None:
-    stock.holds(0, due_s=0.01)
-    waiting = asyncio.create_task(hub.wait("q"))
-    await stock.polled.wait()
-    stock.holds(1)
-    assert (await waiting).ready == 1
-    assert stock.polls >= 2
-
-
-async def test_a_wait_queries_again_when_the_oldest_message_is_old_enough(hub: WaitHub, stock: Stock) -> None:
-    stock.holds(1, age_s=0.99)
-    waiting = asyncio.create_task(hub.wait("q", min_messages=9, max_age=1))
-    await stock.polled.wait()
-    stock.holds(1, age_s=1)
-    assert await waiting == Backlog(1, 1.0)
-
-
-async def test_one_query_answers_many_waits_on_a_queue(hub: WaitHub, stock: Stock) -> None:
-    stock.holds(5)
-    answers = await asyncio.gather(*(hub.wait("q", min_messages=count) for count in (1, 2, 3, 4, 5)))
-    assert {answer.ready for answer in answers} == {5}
-    assert stock.polls == 1
 
 
 async def test_each_queue_is_queried_separately(hub: WaitHub, stock: Stock) -> None:
@@ -242,16 +159,6 @@ async def test_a_new_wait_is_answered_at_once_at_any_rate_of_notifications(hub: 
     patient.cancel()
 
 
-async def test_a_wait_that_ends_does_not_affect_the_others(hub: WaitHub, stock: Stock) -> None:
-    patient = asyncio.create_task(hub.wait("q"))
-    with pytest.raises(TimeoutError):
-        await hub.wait("q", timeout=0.01)
-    assert len(hub._watches["q"].wishes) == 1
-    stock.holds(1)
-    hub._notify(b"rmq:{q}:bell")
-    assert (await patient).ready == 1
-
-
 async def test_a_queue_without_waits_is_no_longer_queried(hub: WaitHub, stock: Stock) -> None:
     stock.holds(1)
     await hub.wait("q")
@@ -269,15 +176,6 @@ async def test_a_failure_ends_all_waits_and_the_next_wait_queries_again(hub: Wai
     stock.failure = None
     stock.holds(1)
     assert (await hub.wait("q")).ready == 1
-
-
-async def test_closing_cancels_the_waits_that_are_under_way(hub: WaitHub, stock: Stock) -> None:
-    waiting = asyncio.create_task(hub.wait("q"))
-    await stock.polled.wait()
-    await hub.aclose()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert hub._watches == {}
 
 
 @pytest.mark.parametrize(

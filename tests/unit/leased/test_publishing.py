@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,17 +12,14 @@ from rmq_core.errors import (
     ConfigurationError,
     NotDurable,
     PayloadError,
-    PayloadTooLarge,
     QueueFull,
     QueueUnavailable,
     ScriptFailed,
 )
-from rmq_core.events import Operation, QueueEvent
-from rmq_core.exchange import Call, Chain, Command, Sleep
+from rmq_core.exchange import Call, Sleep
 from rmq_core.policy import Durability, Overflow
-from rmq_core.queue.keys import QUEUES
 from rmq_core.reports import PublishReport
-from tests.unit.leased.by_hand import asked, counted, drive, engine, given, result, step
+from tests.unit.leased.by_hand import asked, drive, engine, result, step
 
 WINDOW = {"dedup": True, "dedup_window": 60}
 
@@ -39,25 +35,6 @@ def sent(call: Call) -> list[Any]:
     return [decode_payload(part.kind, part.payload) for part in parts]
 
 
-def test_a_published_message_has_the_id_it_was_sent_with() -> None:
-    published, (call,) = drive(publish(engine(), {"a": 1}, headers={"h": "v"}), [b"accepted 0"])
-    assert published.accepted
-    (body,) = bodies(call)
-    parts = codec.split(b"0 1 0 " + body)
-    assert (parts.id, parts.headers, parts.payload) == (published.id, b'{"h":"v"}', b'{"a":1}')
-    assert call.slot
-    assert call.given["ready"] == engine().keys.ready
-    assert call.given["markers"] == ()
-
-
-def test_the_first_publish_registers_the_name_of_the_queue() -> None:
-    core = engine(registered=False)
-    wants = asked(publish(core, "x"), 1, b"accepted 0")
-    assert wants[0] == Command(("SADD", QUEUES, "q"), aside=True)
-    assert core.registered
-    assert len(asked(publish(core, "x"), b"accepted 0")) == 1
-
-
 def test_a_registration_that_a_full_server_refused_is_repeated_by_the_next_call() -> None:
     core = engine(registered=False)
     result(publish(core, "x"), QueueFull("OOM"), b"accepted 0")
@@ -71,34 +48,6 @@ def test_a_registration_that_fails_for_another_reason_stops_the_publish() -> Non
     with pytest.raises(QueueUnavailable):
         drive(publish(core, "x"), [QueueUnavailable("gone")])
     assert not core.registered
-
-
-@pytest.mark.parametrize(("delay", "delay_ms"), [(None, 0), (0, 0), (1.5, 1500), (timedelta(minutes=1), 60_000)])
-def test_a_delay_is_sent_in_milliseconds(delay: Any, delay_ms: int) -> None:
-    assert asked(publish(engine(), "x", delay=delay), b"accepted 0")[0].given["delay_ms"] == delay_ms
-    assert asked(publish_many(engine(), ["x"], delay=delay), b"accepted 0")[0].given["delay_ms"] == delay_ms
-
-
-def test_the_limit_of_the_queue_is_sent_along() -> None:
-    (plain,) = asked(publish(engine(), "x"), b"accepted 0")
-    assert given(plain, "max_ready", "drop_oldest", "nonce", "window_ms", "count") == [0, "0", 0, 0, 1]
-    (bounded,) = asked(publish(engine(max_ready=5, overflow=Overflow.DROP_OLDEST), "x"), b"accepted 0")
-    assert (bounded.given["max_ready"], bounded.given["drop_oldest"]) == (5, "1")
-
-
-def test_the_reply_of_the_server_decides_what_is_a_duplicate() -> None:
-    events: list[QueueEvent] = []
-    published = result(publish(engine(on_event=events.append, **WINDOW), "x"), b"accepted 0 0")
-    assert not published.accepted
-    assert counted(events) == [(Operation.DUPLICATE, 1)]
-
-
-def test_deduplication_sends_a_key_a_nonce_and_the_window() -> None:
-    core = engine(**WINDOW)
-    (one,), (two,) = (asked(publish(core, "x"), b"accepted 0 1") for _ in range(2))
-    assert one.given["markers"] == two.given["markers"] == (core.keys.dedup(digest("s", b"x")),)
-    assert (one.given["window_ms"], two.given["window_ms"]) == (60_000, 60_000)
-    assert one.given["nonce"] != two.given["nonce"]
 
 
 def test_a_text_its_bytes_and_its_json_value_are_no_duplicates() -> None:
@@ -131,12 +80,6 @@ def test_an_invalid_key_is_refused_before_anything_is_sent(dedup_key: Any, words
         next(publish(engine(), "x", dedup_key=dedup_key))
 
 
-@pytest.mark.parametrize("what", [{"payload": ("x",)}, {"payload": "x", "headers": {"a": 1}}, {"payload": "xxxx"}])
-def test_a_refused_payload_is_never_sent(what: dict[str, Any]) -> None:
-    with pytest.raises(PayloadError):
-        next(publish(engine(registered=False, max_payload_bytes=3), **what))
-
-
 def test_a_wrong_delay_is_refused_before_anything_is_sent() -> None:
     for operation in (publish(engine(), "x", delay=-1), publish_many(engine(), ["x"], delay=True)):
         with pytest.raises(ConfigurationError, match="delay must be"):
@@ -146,11 +89,6 @@ def test_a_wrong_delay_is_refused_before_anything_is_sent() -> None:
 def test_an_answer_that_the_script_does_not_give_is_an_error() -> None:
     with pytest.raises(ScriptFailed, match="superseded"):
         drive(publish(engine(), "x"), [b"superseded"])
-
-
-def test_a_full_queue_is_an_error_that_names_the_limit() -> None:
-    with pytest.raises(QueueFull, match=r"queue 'q' has no room: max_ready=3 messages wait"):
-        drive(publish(engine(max_ready=3), "x"), [b"full 1000"])
 
 
 def test_a_blocked_publish_tries_again_at_growing_intervals_by_the_clock_of_the_server() -> None:
@@ -168,20 +106,6 @@ def test_a_blocked_publish_tries_again_at_growing_intervals_by_the_clock_of_the_
     assert stop.value.value.accepted
 
 
-def test_a_blocked_publish_times_out() -> None:
-    operation = publish(engine(max_ready=1, overflow=Overflow.BLOCK(2)), "x")
-    with pytest.raises(QueueFull):
-        drive(operation, [b"full 1000", None, b"full 2999", None, b"full 3000"])
-
-
-def test_a_dropped_message_emits_an_event() -> None:
-    events: list[QueueEvent] = []
-    core = engine(on_event=events.append, max_ready=1, overflow=Overflow.DROP_OLDEST)
-    published = result(publish(core, "x"), b"accepted 1")
-    assert counted(events) == [(Operation.PUBLISH, 1), (Operation.DROP, 1)]
-    assert events[0].message_id == published.id
-
-
 def test_a_publish_waits_for_its_durability_and_reports_when_it_is_missed() -> None:
     core = engine(durability=Durability(replicas=2, timeout=0.5))
     assert asked(publish(core, "x"), (b"accepted 0", 2))[0].confirm == ("WAIT", 2, 500)
@@ -193,20 +117,6 @@ def test_a_publish_waits_for_its_durability_and_reports_when_it_is_missed() -> N
 def test_a_full_queue_is_reported_whatever_the_replicas_confirm() -> None:
     with pytest.raises(QueueFull):
         drive(publish(engine(max_ready=1, durability=Durability()), "x"), [(b"full 5", 0)])
-
-
-def test_publishing_no_messages_sends_nothing() -> None:
-    assert result(publish_many(engine(), [])) == PublishReport(0, 0, 0, ())
-
-
-def test_many_payloads_are_sent_in_order_in_chunks_of_a_thousand_four_per_write() -> None:
-    payloads = [str(number) for number in range(5200)]
-    report, (chain, pair) = drive(publish_many(engine(), iter(payloads)), [[b"accepted 0"] * 4, [b"accepted 0"] * 2])
-    assert isinstance(chain, Chain)
-    assert [len(bodies(call)) for call in (*chain.calls, *pair.calls)] == [1000, 1000, 1000, 1000, 1000, 200]
-    assert [text for call in (*chain.calls, *pair.calls) for text in sent(call)] == payloads
-    assert report[:3] == (5200, 0, 0)
-    assert len(set(report.ids)) == 5200
 
 
 def test_a_publisher_stamps_its_further_messages_with_the_time_the_server_returned() -> None:
@@ -246,21 +156,6 @@ def test_a_chunk_is_never_larger_than_the_queue() -> None:
     assert [sent(call) for call in chain.calls] == [["a", "b"], ["c"]]
 
 
-def test_the_report_has_an_id_for_each_accepted_payload_and_none_for_a_duplicate() -> None:
-    events: list[QueueEvent] = []
-    core = engine(on_event=events.append, **WINDOW)
-    report, (call,) = drive(publish_many(core, ["a", "b", "a"]), [b"accepted 0 110"])
-    ids = [codec.split(b"0 1 0 " + body).id for body in bodies(call)]
-    assert report == PublishReport(2, 1, 0, (ids[0], ids[1], None))
-    assert counted(events) == [(Operation.PUBLISH, 2), (Operation.DUPLICATE, 1)]
-    assert events[0].message_id is None
-
-
-def test_one_key_for_many_payloads_is_refused() -> None:
-    with pytest.raises(PayloadError, match="dedup_key must be a callable for publish_many"):
-        next(publish_many(engine(), ["a", "b"], dedup_key="k"))
-
-
 def test_a_refused_chunk_of_a_chain_is_resent_with_the_chunks_it_blocked() -> None:
     core = engine(max_ready=1, overflow=Overflow.BLOCK(5))
     replies = [[b"accepted 0", b"full 1000", b"unchained"], b"full 1000", None, b"accepted 0", b"accepted 0"]
@@ -287,14 +182,6 @@ def test_a_failed_chunk_of_a_chain_states_what_was_accepted_before_it() -> None:
         drive(publish_many(engine(max_ready=1), "abc"), [[b"accepted 0", ScriptFailed("odd"), b"unchained"]])
     assert isinstance(failed.value.report, PublishReport)
     assert failed.value.report.accepted == 1
-
-
-def test_a_bad_payload_in_the_middle_states_what_was_accepted_before_it() -> None:
-    payloads = ["x"] * 4500 + ["too long"] + ["x"]
-    with pytest.raises(PayloadTooLarge) as refused:
-        drive(publish_many(engine(max_payload_bytes=3), payloads), [[b"accepted 0"] * 4])
-    assert isinstance(refused.value.report, PublishReport)
-    assert refused.value.report.accepted == len(refused.value.report.ids) == 4000
 
 
 def test_a_lost_server_states_what_was_accepted_before_it() -> None:
