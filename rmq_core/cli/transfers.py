@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -18,7 +18,6 @@ from rmq_core.cli.output import counted, emit, note, say
 from rmq_core.cli.progress import shown
 from rmq_core.envelope.stored import STATES
 from rmq_core.errors import ConfigurationError
-from rmq_core.queue.moving import DROPPABLE
 from rmq_core.transfer.exporting import Export
 from rmq_core.transfer.importing import Import, ImportOptions, ImportReport
 from rmq_core.transfer.lines import ExportFile
@@ -46,15 +45,6 @@ _Name = Annotated[
         help="Name under which the queue remembers the progress; by default the exported queue and its discipline.",
         show_default=False,
         metavar="NAME",
-    ),
-]
-_Drop = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--drop",
-        help=f"Import messages without this part ({', '.join(DROPPABLE)}) where the discipline cannot keep it; may be"
-        " repeated.",
-        show_default=False,
     ),
 ]
 _Edited = Annotated[bool, typer.Option("--edited", help="Accept a file whose messages were changed or filtered.")]
@@ -96,7 +86,6 @@ def import_(
     *,
     name: _Name = None,
     state: _States = None,
-    drop: _Drop = None,
     edited: _Edited = False,
     dry_run: _DryRun = False,
     settings: Settings = None,
@@ -107,10 +96,9 @@ def import_(
     """Add the messages of an export to a queue; a run that was interrupted goes on when it is started again.
 
     A file is checked to its end before the first message is written; a pipe cannot be. A new queue is created, with the
-    discipline of the export unless --discipline is given.
+    discipline of the export unless --discipline is given. Queues of the disciplines leased and jobs take imports.
     """
-    dropped = _chosen("--drop", drop, DROPPABLE) or frozenset()
-    options = ImportOptions(_chosen("--state", state, STATES), dropped, edited)
+    options = ImportOptions(_chosen_states(state), edited)
     with connected(url) as server, _opened(file) as lines:
         read = ExportFile(lines)
         kind = discipline or server.discipline_of(queue) or read.header.discipline
@@ -138,10 +126,10 @@ def _opened(file: Path | None) -> Iterator[BinaryIO]:
         raise ConfigurationError(f"FILE {file}: {error.strerror}") from error
 
 
-def _chosen(option: str, given: list[str] | None, names: Collection[str]) -> frozenset[str] | None:
+def _chosen_states(given: list[str] | None) -> frozenset[str] | None:
     for name in given or ():
-        if name not in names:
-            raise ConfigurationError(f"{option} must be one of {', '.join(names)}, not {name!r}")
+        if name not in STATES:
+            raise ConfigurationError(f"--state must be one of {', '.join(STATES)}, not {name!r}")
     return frozenset(given) if given else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rmq_core.envelope.stored import StoredMessage, StoredPage
@@ -16,11 +16,6 @@ from rmq_core.queue.keys import check_name
 
 PAGE = 1000
 KEEP_MS = 7 * 86_400_000
-DROPPABLE = {
-    "ids": "their ids", "headers": "their headers", "history": "the history of their failures",
-    "deliveries": "how often they were delivered", "times": "when they were enqueued", "delays": "their delays",
-}  # fmt: skip
-"""What an import may leave out of messages with `--drop`."""
 Cursor = tuple[Any, ...]
 
 
@@ -44,23 +39,15 @@ def import_progress(engine: Engine, name: str) -> Exchange[tuple[str, int]]:
     return record.decode(), now_ms
 
 
-class Transferable:
-    """The part of a queue that exports and imports. `_moving` is the discipline's module of these operations."""
+class Importable:
+    """The part of a queue that takes imports; a discipline adds `import_chunk`."""
 
-    _engine: Any
-    _moving: Any
+    _import_entry: Callable[[StoredMessage], ImportEntry]
     import_progress = Method(import_progress)
 
-    @property
-    def stored_states(self) -> Sequence[str]:
-        """The states that `export_page` can read, in the order of an export."""
-        states: Sequence[str] = self._moving.STATES
-        return states
-
-    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
-        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
-        entry: ImportEntry = self._moving.import_entry(self._engine, message, drop)
-        return entry
+    def import_entry(self, message: StoredMessage) -> ImportEntry:
+        """Return a stored message as `import_chunk` takes it. Raises PayloadError if the queue cannot store it."""
+        return self._import_entry(message)
 
 
 def list_page(key: bytes, side: str, state: str, cursor: Cursor, most: int = PAGE) -> Exchange[StoredPage]:
@@ -81,11 +68,6 @@ def stored(engine: Engine, name: str, call: Call) -> Exchange[None]:
         )
     if verdict == "full":
         raise QueueFull(f"queue {engine.name!r} has no room: {detail} is reached; raise it with --set {detail}=NUMBER")
-    if verdict == "newer":
-        raise ImportConflict(
-            f"stream {engine.name!r} has the newer entry {detail}, so entries cannot keep their ids: --drop ids"
-            " --drop times adds them under new ids"
-        )
     if verdict != "imported":
         raise ScriptFailed(f"import got {reply.decode()!r}")
 
@@ -95,18 +77,3 @@ def states_only(discipline: str, state: str, able_to: Sequence[str]) -> str:
     if state not in able_to:
         raise Unsupported(discipline, f"{state} messages", able("dead_letters") if state == "dead" else ("leased",))
     return state
-
-
-def must_drop(discipline: str, parts: Mapping[str, object], drop: frozenset[str]) -> None:
-    """Raise Unsupported if a message has parts that the discipline cannot keep and that may not be dropped.
-
-    parts: the names of such parts, and for each whether the message has it.
-    """
-    lost = [part for part, present in parts.items() if present and part not in drop]
-    if lost:
-        options = " ".join(f"--drop {part}" for part in lost)
-        left_out = " and ".join(DROPPABLE[part] for part in lost)
-        able_to = able("delay" if lost == ["delays"] else "headers")
-        raise Unsupported(
-            discipline, f"place for {', '.join(lost)} ({options} imports messages without {left_out})", able_to
-        )

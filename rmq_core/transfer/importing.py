@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,23 +11,21 @@ from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.envelope.stored import message_in
 from rmq_core.errors import ImportConflict, PayloadError, Unsupported
 from rmq_core.protocol import DISCIPLINES
-from rmq_core.queue.moving import ImportEntry
+from rmq_core.queue.moving import Importable, ImportEntry
 from rmq_core.transfer.lines import ExportFile, NumberedLine
 
 _MOST, _MOST_BYTES = 1000, 4 << 20
-_UNLIMITED = PayloadLimits(max_payload_bytes=sys.maxsize, max_payload_depth=500)
 """The limits of a discipline whose settings name none."""
 Report = Callable[[int], object]
 
 
 class ImportOptions(NamedTuple):
-    """How to import. states: only messages in these states; None for all. drop: parts that messages may lose.
+    """How to import. states: only messages in these states; None for all.
 
     edited: accept a file whose last line does not fit its messages.
     """
 
     states: frozenset[str] | None = None
-    drop: frozenset[str] = frozenset()
     edited: bool = False
 
 
@@ -80,13 +77,14 @@ class _Chunk(NamedTuple):
 class Import:
     """An import into a queue. name: the queue remembers the progress under it, for a week."""
 
+    _queue: Any
+
     def __init__(self, queue: Any, name: str, options: ImportOptions | None = None) -> None:
-        if not hasattr(queue, "import_chunk"):
-            raise Unsupported(queue.discipline, "import", tuple(DISCIPLINES))
+        if not isinstance(queue, Importable):
+            able = tuple(name for name, each in DISCIPLINES.items() if issubclass(each.load(), Importable))
+            raise Unsupported(queue.discipline, "import", able)
         self._queue, self.name, self._options = queue, name, options or ImportOptions()
-        config: object = queue.config
-        self._limits = config if isinstance(config, PayloadLimits) else _UNLIMITED
-        self._keeps_times = queue.capabilities.headers  # these disciplines store envelopes
+        self._limits: PayloadLimits = queue.config
         self._now_ms = self._left_out = 0
 
     def check(self, file: ExportFile, report: Report = lambda _: None) -> ImportReport:
@@ -102,8 +100,8 @@ class Import:
     def run(self, file: ExportFile, report: Report = lambda _: None) -> ImportReport:
         """Import a file, or what earlier runs left of it; `report` gets how many of its messages are done.
 
-        Raises ImportConflict for another file than the one that was begun, PayloadError or Unsupported for a message
-        that the queue cannot store, ExportDamaged for a truncated file. What comes before in the file is imported then,
+        Raises ImportConflict for another file than the one that was begun, PayloadError for a message that the
+        queue cannot store, ExportDamaged for a truncated file. What comes before in the file is imported then,
         and a later run goes on behind it.
         """
         record, self._now_ms = self._queue.import_progress(self.name)
@@ -160,13 +158,13 @@ class Import:
         """Return what to store for a line, None to leave it out. Errors name the line."""
         try:
             record = _object(line.text)
-            if self._keeps_times and not record.get("enqueued_ms"):
+            if not record.get("enqueued_ms"):
                 record["enqueued_ms"] = self._now_ms
             message = message_in(record, self._limits)
             if self._options.states is not None and message.state not in self._options.states:
                 return None
-            entry: ImportEntry = self._queue.import_entry(message, self._options.drop)
-        except (PayloadError, Unsupported) as error:
+            entry: ImportEntry = self._queue.import_entry(message)
+        except PayloadError as error:
             error.args = (f"line {line.number}: {error}",)
             raise
         return entry

@@ -216,7 +216,7 @@ def stored_again(scene: Scene) -> Any:
     page = scene.other.export_page("ready", ())
     while not page.messages:
         page = scene.other.export_page("ready", page.cursor)
-    return scene.other.import_entry(page.messages[0], frozenset({"ids", "times"}))
+    return scene.other.import_entry(page.messages[0])
 
 
 def ids_in(queue: Any) -> Counter[str]:

@@ -21,12 +21,12 @@ from rmq_core.discipline.jobs.operations import (
     telling,
 )
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.moving import Transferable
+from rmq_core.queue.moving import Importable
 from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import VERBS, cannot
 
 
-class JobMethods(Recorded, QueueBase[JobsEngine], Transferable):
+class JobMethods(Recorded, QueueBase[JobsEngine], Importable):
     """The methods of JobQueue and AsyncJobQueue."""
 
     discipline = "jobs"
@@ -84,5 +84,6 @@ class JobMethods(Recorded, QueueBase[JobsEngine], Transferable):
     events_position = Method(telling.events_position)
     read_events = Method(telling.read_events)
     export_page = Method(moving.export_page)
+    stored_states = moving.STATES
+    _import_entry = staticmethod(moving.import_entry)
     import_chunk = Method(moving.import_chunk)
-    _moving = moving

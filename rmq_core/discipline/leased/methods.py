@@ -25,12 +25,12 @@ from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.journal import journaled, read_journal
 from rmq_core.queue.keys import LeasedKeys
-from rmq_core.queue.moving import Transferable
+from rmq_core.queue.moving import Importable
 from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import VERBS
 
 
-class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
+class LeasedMethods(Recorded, QueueBase[LeasedEngine], Importable):
     """The methods of LeasedQueue and AsyncLeasedQueue."""
 
     discipline = DISCIPLINE
@@ -93,5 +93,6 @@ class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
     why = Method(explaining.why)
     read_journal = Method(read_journal)
     export_page = Method(moving.export_page)
+    stored_states = moving.STATES
+    _import_entry = staticmethod(moving.import_entry)
     import_chunk = Method(moving.import_chunk)
-    _moving = moving

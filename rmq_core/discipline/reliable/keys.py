@@ -7,7 +7,6 @@ rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; the r
 rmq:reliable:{q}:strays          hash  message id -> ms when the reaper first saw it held without a claim
 rmq:reliable:{q}:dead            list  dead letters, newest left, capped
 rmq:reliable:{q}:history         hash  counts per minute and hour, totals and marks; expires
-rmq:reliable:{q}:import:<n>      string  progress of an import; expires
 rmq:reliable:{q}:slot:<c>/<n>    string  last call and reply of a client's call slot; expires
 """
 

@@ -18,12 +18,11 @@ from rmq_core.discipline.reliable.operations import (
     settling,
 )
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.moving import Transferable
 from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import cannot
 
 
-class ReliableMethods(Recorded, QueueBase[ReliableEngine], Transferable):
+class ReliableMethods(Recorded, QueueBase[ReliableEngine]):
     """The methods of ReliableQueue and AsyncReliableQueue."""
 
     discipline = DISCIPLINE
@@ -59,8 +58,7 @@ class ReliableMethods(Recorded, QueueBase[ReliableEngine], Transferable):
     redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
     reap = Method(reaping.reap)
     export_page = Method(moving.export_page)
-    import_chunk = Method(moving.import_chunk)
-    _moving = moving
+    stored_states = moving.STATES
 
     @property
     def worker(self) -> str:

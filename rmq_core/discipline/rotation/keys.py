@@ -9,7 +9,6 @@ rmq:rotation:{q}:waiters     zset   waiter -> time (ms) when its registration en
 rmq:rotation:{q}:wake        list   tokens that wake waiters; expires
 rmq:rotation:{q}:bell        channel of a one-shot notification for the watchers that armed it
 rmq:rotation:{q}:history     hash   counts per minute and hour, totals and marks; expires
-rmq:rotation:{q}:import:<n>  string  progress of an import; expires
 rmq:rotation:{q}:slot:<c>/<n> string last call and reply of a client's call slot; expires
 """
 

@@ -13,12 +13,11 @@ from rmq_core.discipline.rotation.operations import inspecting, moving, popping,
 from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.moving import Transferable
 from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import cannot
 
 
-class RotationMethods(Recorded, QueueBase[RotationEngine], Transferable):
+class RotationMethods(Recorded, QueueBase[RotationEngine]):
     """The methods of RotationQueue and AsyncRotationQueue."""
 
     discipline = DISCIPLINE
@@ -56,8 +55,7 @@ class RotationMethods(Recorded, QueueBase[RotationEngine], Transferable):
     redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
     dead_reasons = Method(cannot(DISCIPLINE, "dead_reasons"))
     export_page = Method(moving.export_page)
-    import_chunk = Method(moving.import_chunk)
-    _moving = moving
+    stored_states = moving.STATES
 
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None

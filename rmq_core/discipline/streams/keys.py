@@ -2,7 +2,6 @@
 
 rmq:{q}:stream               stream  what `open_queue(redis, "q", "streams")` opens; entries have one field, `data`
 rmq:{q}:stream:slot:<c>/<n>  string  last call and reply of a client's call slot; expires
-rmq:{q}:stream:import:<n>    string  progress of an import; expires
 rmq:{q}:stream:history       hash    counts and latencies per minute and hour, totals, marks; expires
 orders                       stream  a stream of any other key, named by QueueConfig.stream_key
 {orders}:slot:<c>/<n>        string  its call slots

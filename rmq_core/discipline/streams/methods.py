@@ -17,12 +17,11 @@ from rmq_core.discipline.streams.operations import (
 )
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.moving import Transferable
 from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import cannot
 
 
-class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
+class StreamMethods(Recorded, QueueBase[StreamEngine]):
     """The methods of StreamQueue and AsyncStreamQueue."""
 
     discipline = "streams"
@@ -66,5 +65,4 @@ class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
     dead_reasons = Method(cannot("streams", "dead_reasons"))
     trim = Method(inspecting.trim)
     export_page = Method(moving.export_page)
-    import_chunk = Method(moving.import_chunk)
-    _moving = moving
+    stored_states = moving.STATES

@@ -24,9 +24,9 @@ def test_a_state_that_does_not_exist_is_refused() -> None:
 
 def test_what_consumers_could_not_read_is_refused() -> None:
     with pytest.raises(PayloadError, match="a JSON scalar, which only jobs"):
-        import_entry(engine(), StoredMessage("ready", b"0 1 0 m j0 5"))
+        import_entry(StoredMessage("ready", b"0 1 0 m j0 5"))
     with pytest.raises(PayloadError, match="id has 600 characters"):
-        import_entry(engine(), StoredMessage("ready", b"0 1 0 " + b"m" * 600 + b" s0 x"))
+        import_entry(StoredMessage("ready", b"0 1 0 " + b"m" * 600 + b" s0 x"))
 
 
 def chunk(*replies: Any, entries: list[ImportEntry] | None = None) -> list[Any]:

@@ -50,7 +50,7 @@ def test_the_schema_in_the_docstring_lists_every_key() -> None:
     keys = ReliableKeys("q")
     listed = set(re.findall(r"^rmq:reliable:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
     own = {field.name for field in fields(keys)} - {"name", "prefix"}
-    assert listed == own | {"processing", "claims", "slot", "import"}
+    assert listed == own | {"processing", "claims", "slot"}
     assert all(getattr(keys, name) == f"rmq:reliable:{{q}}:{name}".encode() for name in own)
     assert (keys.processing("w"), keys.claims("w")) == (keys.prefix + b"processing:w", keys.prefix + b"claims:w")
 

@@ -56,5 +56,5 @@ def test_the_schema_in_the_docstring_lists_every_key() -> None:
     keys = RotationKeys("q")
     listed = set(re.findall(r"^rmq:rotation:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
     own = {field.name for field in fields(keys)} - {"name", "prefix", "list"}
-    assert listed == own | {"slot", "import"}
+    assert listed == own | {"slot"}
     assert all(getattr(keys, name) == f"rmq:rotation:{{q}}:{name}".encode() for name in own)

@@ -12,10 +12,9 @@ from rmq_core.discipline.leased.operations import moving
 from rmq_core.envelope import codec
 from rmq_core.envelope.stored import StoredMessage
 from rmq_core.errors import ExportDamaged, ImportConflict, PayloadError, QueueFull, Unsupported
-from rmq_core.queue.moving import ImportEntry
+from rmq_core.queue.moving import Importable, ImportEntry
 from rmq_core.transfer.importing import Import, ImportOptions, ImportProgress
 from rmq_core.transfer.lines import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line
-from tests.unit.leased.by_hand import engine
 
 
 class Stored(NamedTuple):
@@ -27,7 +26,7 @@ class Stored(NamedTuple):
     ids: list[str]
 
 
-class Remembering:
+class Remembering(Importable):
     """As much of a queue as an import needs. It has room for `room` chunks."""
 
     name, discipline, capabilities = "q", "leased", CAPABILITIES
@@ -41,8 +40,7 @@ class Remembering:
         del name
         return self.record, 5000
 
-    def import_entry(self, message: StoredMessage, drop: frozenset[str]) -> ImportEntry:
-        return moving.import_entry(engine(), message, drop)
+    _import_entry = staticmethod(moving.import_entry)
 
     def import_chunk(self, name: str, before: str, after: str, entries: Sequence[ImportEntry]) -> None:
         del name

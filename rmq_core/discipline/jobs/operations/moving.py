@@ -32,9 +32,8 @@ def export_page(engine: JobsEngine, state: str, cursor: Cursor = ()) -> Exchange
     return (yield from _entries_page({"stream": engine.keys.ready, "paused": engine.keys.paused}, state, GROUP, cursor))
 
 
-def import_entry(engine: JobsEngine, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
+def import_entry(message: StoredMessage) -> ImportEntry:
     """Return a job as `import_chunk` takes it. Raises PayloadError if the queue cannot store it."""
-    del engine, drop  # a job queue keeps all parts of a message
     own = codec.split(message.envelope)
     try:
         check_id(own.id)

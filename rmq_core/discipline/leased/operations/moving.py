@@ -37,9 +37,8 @@ def export_page(engine: LeasedEngine, state: str, cursor: Cursor = ()) -> Exchan
     return (yield from list_page(key, side, state, cursor))
 
 
-def import_entry(engine: LeasedEngine, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
+def import_entry(message: StoredMessage) -> ImportEntry:
     """Return a message as `import_chunk` takes it. Raises PayloadError if the queue cannot store it."""
-    del engine, drop  # a leased queue keeps all parts of a message
     own = codec.split(message.envelope)
     if len(own.id) > _ID_LENGTH:
         raise PayloadError(f"id has {len(own.id)} characters; at most {_ID_LENGTH} are taken")

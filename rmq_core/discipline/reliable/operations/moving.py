@@ -1,29 +1,13 @@
-"""Export and import: read stored messages page by page, and write them in chunks with the progress of the import."""
+"""Export: read the stored messages of one state, page by page."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from rmq_core.discipline.reliable.config import DISCIPLINE
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.operations.inspecting import page_of_workers
-from rmq_core.envelope import codec
-from rmq_core.envelope.payloads import SHAPED
-from rmq_core.envelope.stored import StoredMessage, StoredPage, unmarked
-from rmq_core.errors import PayloadError
+from rmq_core.envelope.stored import StoredPage
 from rmq_core.exchange import Exchange
-from rmq_core.exchange.scripts import script
-from rmq_core.queue.moving import (
-    KEEP_MS,
-    Cursor,
-    ImportEntry,
-    list_page,
-    must_drop,
-    progress_key,
-    states_only,
-    stored,
-)
-from rmq_core.queue.registry import ready
+from rmq_core.queue.moving import Cursor, list_page, states_only
 
 STATES = ("leased", "ready", "dead")
 
@@ -38,34 +22,6 @@ def export_page(engine: ReliableEngine, state: str, cursor: Cursor = ()) -> Exch
         return (yield from _held_page(engine, cursor))
     key = engine.keys.queue if state == "ready" else engine.keys.dead
     return (yield from list_page(key, "right", state, cursor))
-
-
-def import_entry(engine: ReliableEngine, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
-    """Return a message as `import_chunk` takes it. Raises Unsupported or PayloadError if the queue cannot store it."""
-    del engine
-    must_drop(DISCIPLINE, {"delays": message.state == "delayed"}, drop)
-    own = codec.split(message.envelope)
-    if own.kind == "j" and own.payload[:1] not in SHAPED:
-        raise PayloadError("payload is a JSON scalar, which only jobs store as it is")
-    envelope = unmarked(message.envelope) if own.history else message.envelope
-    return ImportEntry("dead" if message.state == "dead" else "ready", (envelope,), len(envelope))
-
-
-def import_chunk(
-    engine: ReliableEngine, name: str, before: str, after: str, entries: Sequence[ImportEntry]
-) -> Exchange[None]:
-    """Store entries in one state, at most 1,000, and the progress of the import `name`; do both or neither.
-
-    before: the progress so far. after: the progress with these entries. Raises QueueFull if they do not fit,
-    ImportConflict if the progress is not `before`.
-    """
-    yield from ready(engine, DISCIPLINE)
-    call = script(
-        "reliable/import", engine.keys, progress=progress_key(engine, name), before=before, after=after,
-        keep_ms=KEEP_MS, state=entries[0].state if entries else "ready", max_dead=engine.config.max_dead,
-        messages=[value for entry in entries for value in entry.args],
-    )  # fmt: skip
-    yield from stored(engine, name, call)
 
 
 def _held_page(engine: ReliableEngine, cursor: Cursor) -> Exchange[StoredPage]:
