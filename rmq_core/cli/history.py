@@ -10,9 +10,10 @@ from rich.text import Text
 
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
-from rmq_core.cli.output import ago, emit, note, plain, say, show
+from rmq_core.cli.output import ago, emit, plain, say, show
 from rmq_core.cli.top import spark
 from rmq_core.history import EVENTS, HistoryPoint, Mark
+from rmq_core.protocol import WorkQueue, lacking
 
 _WIDEST = 60
 _GAUGES = (
@@ -43,7 +44,7 @@ def history(
     With --json, a line for each minute or hour, oldest first, then a line for each mark.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        reader: Any = opened
+        reader = _counting(opened)
         points: list[HistoryPoint] = reader.history(minutes=minutes, hours=hours)
         marks = [mark for mark in reader.marks() if mark.at >= points[0].at]
     if as_json:
@@ -53,19 +54,23 @@ def history(
             emit({"queue": queue, "mark": mark.kind, "at": mark.at.isoformat(), "by": mark.by, "text": mark.text})
         return
     _show(queue, points, marks)
-    if reader.uncounted:
-        note(f"{opened.discipline} queues do not count: {', '.join(sorted(reader.uncounted))}")
 
 
 def mark(queue: Queue, text: str, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Mark this moment in the history of a queue, for example `rmq mark orders "deployed 1.4"`."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        reader: Any = opened
-        reader.mark(text)
+        _counting(opened).mark(text)
     if as_json:
         emit({"queue": queue, "mark": text})
     else:
         say(f"marked {queue}: {text}")
+
+
+def _counting(queue: WorkQueue) -> Any:
+    """Return the queue. Raises Unsupported if its discipline keeps no history."""
+    if not queue.capabilities.history:
+        raise lacking(queue.discipline, "history")
+    return queue
 
 
 def _show(queue: str, points: Sequence[HistoryPoint], marks: Sequence[Mark]) -> None:

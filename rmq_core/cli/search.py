@@ -16,6 +16,7 @@ from rmq_core.cli.progress import Watched, watched
 from rmq_core.envelope.codec import Message
 from rmq_core.envelope.matching import Match
 from rmq_core.errors import ConfigurationError, Unsupported
+from rmq_core.queue.verbs import lacking_verb
 from rmq_core.reports import Progress, SearchPage
 
 _COLUMNS = ("state", "id", "age", "deliveries", "why", "lease", "owner", "payload")
@@ -90,7 +91,7 @@ def matching(queue: Any, state: str, where: Match, watch: Watched) -> Iterator[S
 def _states(queue: Any, given: list[str] | None) -> list[str]:
     """Return the states to search. Raises ConfigurationError or Unsupported."""
     if "search" not in getattr(queue, "verbs", ()):
-        raise Unsupported(queue.discipline, "search", ("leased",))
+        raise lacking_verb(queue.discipline, "search")
     able = [*queue.stored_states, *(name for name in ("completed", "failed") if hasattr(queue, "browse"))]
     for name in given or ():
         if name not in able:

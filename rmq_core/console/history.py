@@ -39,7 +39,6 @@ async def history(request: Request, connection_id: str, name: Name, span: Span =
     return {
         "seconds": points[0].seconds,
         "columns": columns(points),
-        "uncounted": sorted(queue.uncounted),
         "marks": [mark.record() for mark in marks if mark.at >= first],
     }
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import update_wrapper
 from time import monotonic
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
-from rmq_core.protocol import Capabilities, lacking
+from rmq_core.protocol import Capabilities
 from rmq_core.queue.registry import provisional
 
 if TYPE_CHECKING:  # its module imports this one
@@ -147,25 +147,6 @@ class QueueBase(Generic[E]):
         """Run before closing. This default does nothing."""
         del engine
         yield from ()
-
-    if not TYPE_CHECKING:  # a type checker reports what a discipline does not have
-
-        def history(self, **_: Any) -> Any:
-            """Return counts and latencies per minute or hour. Raises Unsupported: they are not recorded."""
-            raise lacking(self.discipline, "history")
-
-        def totals(self) -> Any:
-            """Return counts and latencies since the history began. Raises Unsupported: they are not recorded."""
-            raise lacking(self.discipline, "history")
-
-        def marks(self) -> Any:
-            """Return the marks in the history. Raises Unsupported: this discipline has none."""
-            raise lacking(self.discipline, "history")
-
-        def mark(self, text: str) -> Any:
-            """Mark this moment in the history. Raises Unsupported: this discipline has none."""
-            del text
-            raise lacking(self.discipline, "history")
 
     def _counted(self, result: Any, driver: Any = None) -> Any:
         """Flush the tally if a flush is due, with the queue's own driver unless another is given; return `result`."""

@@ -1,9 +1,8 @@
-"""`Counting`: what the engines of several disciplines note for the history of their queues."""
+"""`Counting`: what an engine without events notes for the history of its queue."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
 from typing import Any
 
 from rmq_core.errors import LeaseLost
@@ -30,12 +29,6 @@ class Counting:
         """Count a claim and how long its messages have waited. Return the lease."""
         if self.tally is not None:
             self.tally.claimed(lease, lease_ms)
-        return lease
-
-    def handed_out(self, lease: Lease) -> Lease:
-        """Count a claim of messages that do not carry the time when they were published. Return the lease."""
-        self.tell(Operation.CLAIM, lease.count)
-        lease.state.began = monotonic()
         return lease
 
     def taken(self, lease: Lease) -> Lease:

@@ -23,7 +23,7 @@ _RINGS = {"minutes": ("m", 60, 1440), "hours": ("h", 3600, 720)}
 class Recorder(Engine, Protocol):
     """The part of an engine that a history needs. `tally` is None if this client does not record.
 
-    gauged: how a flush counts ready messages: the kind of their key, '' for not at all, and the keys that it needs.
+    gauged: how a flush counts ready messages: the kind of their key, and the keys that it needs.
     """
 
     keys: Any
@@ -107,12 +107,8 @@ def mark(engine: Recorder, text: str) -> Exchange[None]:
 
 
 class Recorded:
-    """The part of a queue that has a history.
+    """The part of a queue that has a history."""
 
-    uncounted: the names of the counts and measures that its discipline cannot serve; they are always 0, or None.
-    """
-
-    uncounted: frozenset[str] = frozenset()
     history = Method(history)
     totals = Method(totals)
     marks = Method(marks)

@@ -23,13 +23,18 @@ _log = logging.getLogger("rmq")
 _DONE = {Outcome.SETTLED, Outcome.DEAD}
 
 
-class Trimming(Protocol):
-    """The part of an engine that counts dead letters which were deleted."""
+class Capped(Protocol):
+    """The part of an engine whose dead letters have a limit."""
 
     config: Any
 
     @property
     def name(self) -> str: ...
+
+
+class Trimming(Capped, Protocol):
+    """The part of an engine that counts dead letters which were deleted."""
+
     def tell(self, operation: Operation, count: int) -> None:
         """Count messages that something happened to."""
 
@@ -122,15 +127,20 @@ def outcomes_of(lease: Lease, reply: bytes, count: int, letters: Mapping[str, Ou
 
 def without_trimmed(engine: Trimming, reply: bytes) -> bytes:
     """Return the reply of a script without the number of dead letters that it deleted; count and log these."""
-    if b"\t" not in reply:
-        return reply
-    kept, _, number = reply.partition(b"\t")
-    engine.tell(Operation.DROP, int(number))
-    _log.warning(
-        "queue %r deleted its %d oldest dead letters, because it keeps max_dead=%d: redrive or purge them, export"
-        " them in time, or raise max_dead", engine.name, int(number), engine.config.max_dead,
-    )  # fmt: skip
+    kept, number = trimmed_in(engine, reply)
+    engine.tell(Operation.DROP, number)
     return kept
+
+
+def trimmed_in(engine: Capped, reply: bytes) -> tuple[bytes, int]:
+    """Return the reply of a script, and how many dead letters it deleted; log these."""
+    kept, _, number = reply.partition(b"\t")
+    if number:
+        _log.warning(
+            "queue %r deleted its %d oldest dead letters, because it keeps max_dead=%d: redrive or purge them, export"
+            " them in time, or raise max_dead", engine.name, int(number), engine.config.max_dead,
+        )  # fmt: skip
+    return kept, int(number or 0)
 
 
 def deadline_of(lease: Lease, reply: bytes) -> datetime | None:

@@ -1,19 +1,18 @@
 """The metrics of all queues in Prometheus' text format.
 
-Law: a metric that a discipline cannot have is absent, not 0: streams have no dead letters, only leased queues isolate.
+Law: a metric that a discipline cannot have is absent, not 0: streams have no dead letters, only leased queues isolate,
+only leased and job queues count what happens.
 Labels are the name of the queue and its discipline, so the number of series grows with the number of queues alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from rmq_core.protocol import DISCIPLINES
 from rmq_core.serve.reading import QueueReading
 from rmq_core.work import claimable
 
@@ -135,22 +134,12 @@ def _totals(readings: Sequence[QueueReading]) -> Iterator[Metric]:
     wait = HistogramMetricFamily("rmq_wait_seconds", "From published to claimed.", labels=LABELS)
     processing = HistogramMetricFamily("rmq_processing_seconds", "From claimed to settled.", labels=LABELS)
     for reading in readings:
-        labels, without = _labels(reading), _uncounted(reading.discipline)
+        labels = _labels(reading)
         for event, field in EVENTS.items():
-            if field not in without:
-                events.add_metric([*labels, event], getattr(reading.totals, field))
-        for family, name in ((wait, "wait"), (processing, "processing")):
-            if name not in without:
-                histogram = getattr(reading.totals, name)
-                family.add_metric(labels, _buckets(histogram.counts), histogram.sum)
+            events.add_metric([*labels, event], getattr(reading.totals, field))
+        for family, histogram in ((wait, reading.totals.wait), (processing, reading.totals.processing)):
+            family.add_metric(labels, _buckets(histogram.counts), histogram.sum)
     yield from (events, wait, processing)
-
-
-@cache
-def _uncounted(discipline: str) -> frozenset[str]:
-    """Return the counts that a discipline cannot serve. They get no sample: 0 would say that nothing happened."""
-    found: frozenset[str] = getattr(DISCIPLINES[discipline].load(), "uncounted", frozenset())
-    return found
 
 
 def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:

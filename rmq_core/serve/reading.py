@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.discipline.leased.aio_survey import QueueCounts, read_all
-from rmq_core.errors import ConfigurationError, QueueUnavailable, Unsupported, translate
+from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
 from rmq_core.protocol import DEFAULT, DISCIPLINES, Capabilities
 from rmq_core.queue.keys import check_name
 from rmq_core.reports import QueueStats
@@ -141,7 +141,7 @@ class QueueReader:
 
     async def _counted(self, reading: QueueReading) -> QueueReading:
         """Return the reading with the totals of the queue."""
-        if reading.stats is None or not hasattr(DISCIPLINES[DEFAULT].load(blocking=False), "totals"):
+        if reading.stats is None:
             return reading
         async with self._few, self._opened(reading.name, DEFAULT) as queue:
             return reading._replace(totals=await _totals(queue))
@@ -158,12 +158,7 @@ def _wrong(name: str) -> str:
 
 async def _totals(queue: Any) -> Any:
     """Return what the queue counted since it exists; None for a discipline that does not count."""
-    if not hasattr(queue, "totals"):
-        return None
-    try:
-        return await queue.totals()
-    except Unsupported:
-        return None
+    return await queue.totals() if queue.capabilities.history else None
 
 
 async def _expired(queue: Any) -> int | None:

@@ -15,7 +15,6 @@ from rmq_core.queue.moving import Importable, ImportEntry
 from rmq_core.transfer.lines import ExportFile, NumberedLine
 
 _MOST, _MOST_BYTES = 1000, 4 << 20
-"""The limits of a discipline whose settings name none."""
 Report = Callable[[int], object]
 
 

@@ -62,15 +62,15 @@ async def test_an_unknown_span_is_refused(page: httpx.AsyncClient, queue: Leased
     assert (await page.get(f"{API}/history", params={"name": QUEUE, "span": span})).status_code == 422
 
 
-async def test_a_discipline_says_what_it_does_not_count_and_that_it_has_no_timelines(
-    page: httpx.AsyncClient, redis_url: str
+@pytest.mark.parametrize("discipline", ["reliable", "rotation"])
+async def test_a_discipline_without_history_and_timelines_says_so(
+    page: httpx.AsyncClient, redis_url: str, discipline: str
 ) -> None:
-    with open_queue(redis_url, QUEUE, "rotation") as queue:
+    with open_queue(redis_url, QUEUE, discipline) as queue:
         queue.publish("x")
-    assert (await fetch(page, "queue"))["past"] == {"history": True, "why": False}
-    found = await fetch(page, "history")
-    assert {"ready", "dead", "wait"} <= set(found["uncounted"])
-    assert sum(found["columns"]["published"]) == 1
-    answer = await page.get(f"{API}/why", params={"name": QUEUE, "message_id": "m"})
-    assert answer.status_code == 400
-    assert "the discipline 'rotation' has no " in answer.json()["detail"]
+    assert (await fetch(page, "queue"))["past"] == {"history": False, "why": False}
+    for path, more in (("history", {}), ("why", {"message_id": "m"})):
+        answer = await page.get(f"{API}/{path}", params={"name": QUEUE, **more})
+        assert answer.status_code == 400
+        assert f"the discipline {discipline!r} has no " in answer.json()["detail"]
+    await post(page, "mark", 400, text="deployed")

@@ -381,12 +381,3 @@ def test_an_interrupted_flush_after_a_claim_does_not_lose_the_lease(world: World
     engine.keep(claimed)
     again = queue.claim()
     assert (again.id, again.message.payload, again.takeovers) == (claimed.id, "x", 0)
-
-
-def test_a_stream_has_a_history(world: World) -> None:
-    queue = world.open("streams", "s")
-    queue.publish({"a": 1})
-    queue.ack(queue.claim())
-    queue.close()
-    found = world.open("streams", "s").totals()
-    assert (found.published, found.claimed, found.acked, found.wait.count, found.processing.count) == (1, 1, 1, 1, 1)

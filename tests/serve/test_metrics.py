@@ -12,7 +12,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from rmq_core import LeasedQueue, Unsupported, open_queue
+from rmq_core import LeasedQueue, open_queue
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.serve.metrics import BOUNDS_S, EVENTS, queues_text
 from rmq_core.serve.reading import QueueReading
@@ -175,28 +175,15 @@ async def test_requests_at_the_same_time_read_redis_once(served: Served, queue: 
     assert queue.client.info("stats")["total_commands_processed"] - before < 60
 
 
-async def test_a_discipline_that_refuses_totals_has_no_counters(
-    served: Served, redis_server: Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("discipline", ["reliable", "rotation", "streams"])
+async def test_a_discipline_without_history_has_no_counters(
+    served: Served, redis_server: Server, discipline: str
 ) -> None:
-    def refuse(_: Any) -> Any:
-        raise Unsupported("reliable", "history", ("leased",))
-
-    monkeypatch.setattr(DISCIPLINES["reliable"].load(blocking=False), "totals", refuse, raising=False)
-    with open_queue(redis_server.url, QUEUE, "reliable") as queue:  # type: ignore[attr-defined]
-        queue.publish("x")
-    found = await scraped(served)
-    assert (found["rmq_queue_readable"], "rmq_messages_total" in found) == (1, False)
-
-
-async def test_a_count_that_a_discipline_cannot_serve_has_no_sample(served: Served, redis_server: Server) -> None:
-    with open_queue(redis_server.url, QUEUE, "rotation") as queue:
-        queue.publish("x")
+    with open_queue(redis_server.url, QUEUE, discipline) as queue:  # type: ignore[attr-defined]
+        queue.publish({"n": 1} if discipline == "streams" else "x")
         queue.ack(queue.claim())
-    text = (await served.client().get("/metrics")).text
-    events = {labels["event"] for name, labels, _ in samples(text) if name == "rmq_messages_total"}
-    assert events == {"published", "claimed", "acked", "nacked", "released", "reclaimed"}
-    assert "rmq_processing_seconds_count{" in text
-    assert "rmq_wait_seconds_count{" not in text
+    found = await scraped(served)
+    assert (found["rmq_queue_readable"], found.keys() - gauges(found).keys()) == (1, set())
 
 
 def test_totals_become_counters_and_histograms_with_buckets_of_powers_of_two() -> None:

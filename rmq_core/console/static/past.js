@@ -52,7 +52,7 @@ export function pastPanel({ where }) {
     const marks = found.marks.map((each) => ({ ...each, at: Date.parse(each.at), short: wording(each) }));
     charts = draw(found, marks);
     time.textContent = `as of ${new Date().toLocaleTimeString("en-GB")}`;
-    return body.replaceChildren(...[uncounted(found.uncounted, discipline), h("div.charts", {}, charts.map((each) => each.element)), marked(marks), table(found, wanted, open)].filter(Boolean));
+    return body.replaceChildren(...[h("div.charts", {}, charts.map((each) => each.element)), marked(marks), table(found, wanted, open)].filter(Boolean));
   }
 
   return { element, load, leave: () => charts.forEach((each) => each.stop()), tick: () => Date.now() - read > RENEW_MS && load().catch(() => {}) };
@@ -101,12 +101,6 @@ function grouped(values, size, join) {
   const made = first ? [join(values.slice(0, first))] : [];
   for (let n = first; n < values.length; n += size) made.push(join(values.slice(n, n + size)));
   return made;
-}
-
-/** What a discipline does not count is said, because a line at zero would say that it did not happen. */
-function uncounted(names, discipline) {
-  if (!names.length) return null;
-  return h("p.faint", {}, `Queues of the discipline “${discipline}” do not count: ${names.join(", ").replaceAll("_", " ")}.`);
 }
 
 function marked(marks) {

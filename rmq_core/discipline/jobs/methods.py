@@ -23,7 +23,7 @@ from rmq_core.discipline.jobs.operations import (
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Importable
 from rmq_core.queue.recording import Recorded
-from rmq_core.queue.verbs import VERBS, cannot
+from rmq_core.queue.verbs import VERBS
 
 
 class JobMethods(Recorded, QueueBase[JobsEngine], Importable):
@@ -32,7 +32,6 @@ class JobMethods(Recorded, QueueBase[JobsEngine], Importable):
     discipline = "jobs"
     capabilities = CAPABILITIES
     verbs = VERBS - {"release_lease", "redrive_some", "redrive_edited"}
-    uncounted = frozenset({"isolated"})
     _extend_all = staticmethod(settling.extend_all)
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
@@ -73,7 +72,6 @@ class JobMethods(Recorded, QueueBase[JobsEngine], Importable):
     search = Method(selecting.search)
     dead_reasons = Method(selecting.dead_reasons)
     discard = Method(selecting.discard)
-    redrive_edited = Method(cannot("jobs", "redrive_edited"))
     get_result = Method(managing.get_result)
     get_results = Method(managing.get_results)
     wait_for_result = Method(managing.wait_for_result)

@@ -11,9 +11,7 @@ from rmq_core.protocol import Capabilities
 from rmq_core.queue.keys import check_name
 
 DISCIPLINE = "reliable"
-CAPABILITIES = Capabilities(
-    fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True, history=True,
-)  # fmt: skip
+CAPABILITIES = Capabilities(fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +22,6 @@ class ReliableConfig(PayloadLimits):
     max_deliveries: after this many failed deliveries a message becomes a dead letter; None for no limit.
     worker: the name of this worker, and of its processing list; None generates one from host and process.
     max_dead: how many dead letters are kept. retry_budget: how long a call is retried while Redis does not answer.
-    history: whether this client counts for `history` and `totals` what it does.
     """
 
     timeout: timedelta | float = 600
@@ -32,7 +29,6 @@ class ReliableConfig(PayloadLimits):
     worker: str | None = None
     max_dead: int = 100_000
     retry_budget: timedelta | float = 30
-    history: bool = True
 
     def __post_init__(self) -> None:
         PayloadLimits.__post_init__(self)

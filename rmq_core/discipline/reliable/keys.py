@@ -6,7 +6,6 @@ rmq:reliable:{q}:claims:<w>      hash  message id -> token, ms when claimed, ms 
 rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; the reaper checks the lists of these
 rmq:reliable:{q}:strays          hash  message id -> ms when the reaper first saw it held without a claim
 rmq:reliable:{q}:dead            list  dead letters, newest left, capped
-rmq:reliable:{q}:history         hash  counts per minute and hour, totals and marks; expires
 rmq:reliable:{q}:slot:<c>/<n>    string  last call and reply of a client's call slot; expires
 """
 
@@ -27,7 +26,6 @@ class ReliableKeys:
     workers: bytes = field(init=False)
     strays: bytes = field(init=False)
     dead: bytes = field(init=False)
-    history: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         fill(self, "rmq:reliable:{{{}}}:")

@@ -14,21 +14,17 @@ from rmq_core.discipline.reliable.operations import (
     moving,
     publishing,
     reaping,
-    selecting,
     settling,
 )
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.recording import Recorded
-from rmq_core.queue.verbs import cannot
 
 
-class ReliableMethods(Recorded, QueueBase[ReliableEngine]):
+class ReliableMethods(QueueBase[ReliableEngine]):
     """The methods of ReliableQueue and AsyncReliableQueue."""
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
-    verbs = frozenset({"search", "dead_reasons", "discard", "redrive", "redrive_where", "purge", "purge_where"})
-    uncounted = frozenset({"duplicates", "taken_over", "isolated"})
+    verbs = frozenset({"redrive", "purge"})
     _extend_all = staticmethod(settling.extend_all)
     _leave = staticmethod(settling.leave)
 
@@ -49,13 +45,6 @@ class ReliableMethods(Recorded, QueueBase[ReliableEngine]):
     dead_letters = Method(inspecting.dead_letters)
     redrive = Method(managing.redrive)
     purge = Method(managing.purge)
-    search = Method(selecting.search)
-    dead_reasons = Method(selecting.dead_reasons)
-    discard = Method(selecting.discard)
-    expire_lease = Method(cannot(DISCIPLINE, "expire_lease"))
-    run_now = Method(cannot(DISCIPLINE, "run_now"))
-    cancel = Method(cannot(DISCIPLINE, "cancel"))
-    redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
     reap = Method(reaping.reap)
     export_page = Method(moving.export_page)
     stored_states = moving.STATES

@@ -10,9 +10,7 @@ from rmq_core.policy import seconds, whole
 from rmq_core.protocol import Capabilities
 
 DISCIPLINE = "rotation"
-CAPABILITIES = Capabilities(auto_reclaim=True, partial_settle=True, batch=True, history=True,
-    payload="id", order="rotation",
-)  # fmt: skip
+CAPABILITIES = Capabilities(auto_reclaim=True, partial_settle=True, batch=True, payload="id", order="rotation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +20,11 @@ class RotationConfig:
     timeout: an id that was popped more than this many whole seconds ago and is not done is late and handed out again.
     max_id_bytes: the largest size of an id. Ids should be short, because each pop moves entries of the list.
     retry_budget: how long a call is retried while Redis does not answer.
-    history: whether this client counts for `history` and `totals` what it does.
     """
 
     timeout: timedelta | float = 30
     max_id_bytes: int = 1024
     retry_budget: timedelta | float = 30
-    history: bool = True
 
     def __post_init__(self) -> None:
         if seconds("timeout", self.timeout) % 1:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rmq_core.discipline.rotation.config import RotationConfig
 from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.policy import seconds
-from rmq_core.queue.counting import Counting
-from rmq_core.queue.tally import Tally
 
 
 @dataclass(slots=True, eq=False)
-class RotationEngine(Counting):
+class RotationEngine:
     """State of a queue object."""
 
     keys: RotationKeys
     config: RotationConfig
     registered: int = False
-    tally: Tally | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tally = Tally() if self.config.history else None
 
     @property
     def name(self) -> str:
@@ -38,7 +32,3 @@ class RotationEngine(Counting):
     @property
     def beat_s(self) -> float | None:
         return None  # no heartbeats: a stamp cannot be extended
-
-    @property
-    def gauged(self) -> dict[str, str | bytes]:
-        return {"kind": ""}  # which of the entries are ready is only known after reading them all

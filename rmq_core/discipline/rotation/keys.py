@@ -8,7 +8,6 @@ rmq:rotation:{q}:taken       hash   id -> how many of its entries are in progres
 rmq:rotation:{q}:waiters     zset   waiter -> time (ms) when its registration ends
 rmq:rotation:{q}:wake        list   tokens that wake waiters; expires
 rmq:rotation:{q}:bell        channel of a one-shot notification for the watchers that armed it
-rmq:rotation:{q}:history     hash   counts per minute and hour, totals and marks; expires
 rmq:rotation:{q}:slot:<c>/<n> string last call and reply of a client's call slot; expires
 """
 
@@ -32,7 +31,6 @@ class RotationKeys:
     waiters: bytes = field(init=False)
     wake: bytes = field(init=False)
     bell: bytes = field(init=False)
-    history: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         if check_name("name", self.name).startswith("rmq:"):

@@ -9,23 +9,18 @@ from typing import Any, NoReturn
 from rmq_core.discipline.rotation.config import CAPABILITIES, DISCIPLINE, RotationConfig
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.keys import RotationKeys
-from rmq_core.discipline.rotation.operations import inspecting, moving, popping, pushing, searching, settling
+from rmq_core.discipline.rotation.operations import inspecting, moving, popping, pushing, settling
 from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.recording import Recorded
-from rmq_core.queue.verbs import cannot
 
 
-class RotationMethods(Recorded, QueueBase[RotationEngine]):
+class RotationMethods(QueueBase[RotationEngine]):
     """The methods of RotationQueue and AsyncRotationQueue."""
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
-    verbs = frozenset({"search", "purge"})
-    uncounted = frozenset(
-        {"duplicates", "dropped", "taken_over", "dead", "redriven", "isolated", "ready", "oldest_age", "wait"}
-    )
+    verbs = frozenset({"purge"})
 
     def __init__(self, redis: Any, name: str, config: RotationConfig | None = None) -> None:
         self.config = config or RotationConfig()
@@ -47,13 +42,6 @@ class RotationMethods(Recorded, QueueBase[RotationEngine]):
     dead_letters = Method(inspecting.dead_letters)
     redrive = Method(inspecting.redrive)
     purge = Method(inspecting.purge)
-    search = Method(searching.search)
-    expire_lease = Method(cannot(DISCIPLINE, "expire_lease"))
-    run_now = Method(cannot(DISCIPLINE, "run_now"))
-    cancel = Method(cannot(DISCIPLINE, "cancel"))
-    discard = Method(cannot(DISCIPLINE, "discard"))
-    redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
-    dead_reasons = Method(cannot(DISCIPLINE, "dead_reasons"))
     export_page = Method(moving.export_page)
     stored_states = moving.STATES
 

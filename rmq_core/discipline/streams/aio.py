@@ -39,8 +39,7 @@ class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
         """
         if isinstance(lease, QueueMessage):
             return SettleReport(await self._native.run(native.acknowledge(self._engine, lease)))
-        report: SettleReport = await self._counted(self._driver.run(settling.ack(self._engine, lease, messages)))
-        return report
+        return await self._driver.run(settling.ack(self._engine, lease, messages))
 
     async def close(self) -> None:
         """Release messages of claims whose reply was lost, and close the connections. Other messages stay pending."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,7 +21,7 @@ class AsyncQueueConsumer:
 
     def __init__(self, redis: Any, config: QueueConfig, *, on_event: OnEvent | None = None) -> None:
         check_single(config)
-        self.queue = AsyncStreamQueue(redis, replace(config, history=False), on_event=on_event)
+        self.queue = AsyncStreamQueue(redis, config, on_event=on_event)
         self.config = config
         self._stopping = False
 

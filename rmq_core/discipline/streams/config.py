@@ -12,8 +12,8 @@ from rmq_core.policy import whole
 from rmq_core.protocol import Capabilities
 
 CAPABILITIES = Capabilities(
-    fenced=True, extend=True, auto_reclaim=True, partial_settle=True, batch=True, payload="dict", history=True,
-)  # fmt: skip
+    fenced=True, extend=True, auto_reclaim=True, partial_settle=True, batch=True, payload="dict"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,6 @@ class QueueConfig:
     own. claim_idle_ms: a message is stale when it was delivered this long ago or longer and is not acknowledged.
     block_ms: how long a read blocks in Redis. max_read_count: at most how many entries a read returns.
     claim_skip_own_messages: `claim_stale` skips messages that this consumer itself holds.
-    history: whether this client counts for `history` and `totals` what it does.
     """
 
     stream_key: str
@@ -34,7 +33,6 @@ class QueueConfig:
     block_ms: int = 5000
     max_read_count: int = 1
     claim_skip_own_messages: bool = False
-    history: bool = True
 
     def __post_init__(self) -> None:
         for name in ("stream_key", "consumer_group", "consumer_name"):

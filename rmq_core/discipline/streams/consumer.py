@@ -7,7 +7,6 @@ catches no exception of the application. `run` is optional: it handles, commits 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -26,7 +25,7 @@ class QueueConsumer:
 
     def __init__(self, redis: Any, config: QueueConfig, *, on_event: OnEvent | None = None) -> None:
         check_single(config)
-        self.queue = StreamQueue(redis, replace(config, history=False), on_event=on_event)
+        self.queue = StreamQueue(redis, config, on_event=on_event)
         self.config = config
         self._stopping = False
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 from rmq_core.discipline.streams.config import QueueConfig
 from rmq_core.discipline.streams.keys import StreamKeys, stream_of
 from rmq_core.errors import ConfigurationError, QueueError, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
-from rmq_core.messages import Lease
 from rmq_core.queue.keys import check_name
-from rmq_core.queue.tally import Tally
 
 _RETRY_BUDGET_S = 30.0
 
@@ -34,10 +31,6 @@ class StreamEngine:
     registered: int = False
     malformed: deque[QueueError] = field(default_factory=deque)
     unanswered: deque[str] = field(default_factory=deque)
-    tally: Tally | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tally = Tally() if self.config.history else None
 
     @property
     def prefix(self) -> bytes:
@@ -52,44 +45,11 @@ class StreamEngine:
     def beat_s(self) -> float:
         return self.config.claim_idle_ms / 1000
 
-    @property
-    def gauged(self) -> dict[str, str | bytes]:
-        return {"kind": ""}
-
-    def keep(self, result: Any) -> None:
-        """Treat a granted lease like a claim without a reply: the caller does not get it."""
-        if isinstance(result, Lease) and result.token:
-            self.unanswered.append(result.token)
-
-    def claimed(self, lease: Lease, lease_ms: int, *, stale: bool) -> None:
-        """Emit a claim and note how long its messages have waited."""
-        if self.tally is not None:
-            self.tally.claimed(lease, lease_ms)
-            if stale:
-                self.tally.noted.append((Operation.RECLAIM, lease.count))
-        self.emit(Operation.RECLAIM if stale else Operation.CLAIM, lease.count, lease_id=lease.id)
-
-    def ended(self, operation: Operation, count: int, lease: Lease) -> None:
-        """Emit that messages of a lease were settled, and note how long after the claim."""
-        if count > 0:
-            if self.tally is not None:
-                self.tally.ended(operation, count, lease)
-            self.emit(operation, count, lease_id=lease.id)
-
     def tell(
         self, operation: Operation, count: int, message_id: str | None = None, lease_id: str | None = None
     ) -> None:
-        """Emit an event and count it; nothing happens for a count of 0."""
-        if count > 0:
-            if self.tally is not None:
-                self.tally.noted.append((operation, count))
-            self.emit(operation, count, message_id, lease_id)
-
-    def emit(
-        self, operation: Operation, count: int, message_id: str | None = None, lease_id: str | None = None
-    ) -> None:
-        """Call `on_event`, and do not count the event."""
-        if self.on_event is not None:
+        """Emit an event; nothing happens for a count of 0."""
+        if count > 0 and self.on_event is not None:
             done = EventOutcome.SUCCESS
             event = QueueEvent(self.name, operation, done, message_id=message_id, claim_id=lease_id, count=count)
             tell(self.on_event, event)

@@ -38,7 +38,6 @@ class StreamKeys:
     key: str
     prefix: bytes = field(init=False)
     stream: bytes = field(init=False)
-    history: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         if _TAG.match(self.key):
@@ -49,4 +48,3 @@ class StreamKeys:
             tagged = f"{{{self.key}}}"
         object.__setattr__(self, "stream", self.key.encode())
         object.__setattr__(self, "prefix", tagged.encode() + b":")
-        object.__setattr__(self, "history", self.prefix + b"history")

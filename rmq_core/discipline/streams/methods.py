@@ -12,24 +12,18 @@ from rmq_core.discipline.streams.operations import (
     moving,
     native,
     publishing,
-    searching,
     settling,
 )
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.recording import Recorded
-from rmq_core.queue.verbs import cannot
 
 
-class StreamMethods(Recorded, QueueBase[StreamEngine]):
+class StreamMethods(QueueBase[StreamEngine]):
     """The methods of StreamQueue and AsyncStreamQueue."""
 
     discipline = "streams"
     capabilities = CAPABILITIES
-    verbs = frozenset({"search", "purge"})
-    uncounted = frozenset(
-        {"duplicates", "dropped", "taken_over", "dead", "redriven", "isolated", "ready", "oldest_age"}
-    )
+    verbs = frozenset({"purge"})
     _extend_all = staticmethod(claiming.extend_all)
     _leave = staticmethod(settling.give_back_unanswered)
 
@@ -56,13 +50,6 @@ class StreamMethods(Recorded, QueueBase[StreamEngine]):
     dead_letters = Method(inspecting.dead_letters)
     redrive = Method(inspecting.redrive)
     purge = Method(inspecting.purge)
-    search = Method(searching.search)
-    expire_lease = Method(cannot("streams", "expire_lease"))
-    run_now = Method(cannot("streams", "run_now"))
-    cancel = Method(cannot("streams", "cancel"))
-    discard = Method(cannot("streams", "discard"))
-    redrive_edited = Method(cannot("streams", "redrive_edited"))
-    dead_reasons = Method(cannot("streams", "dead_reasons"))
     trim = Method(inspecting.trim)
     export_page = Method(moving.export_page)
     stored_states = moving.STATES

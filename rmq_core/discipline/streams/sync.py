@@ -37,8 +37,7 @@ class StreamQueue(StreamMethods, Facade[StreamEngine]):
         """
         if isinstance(lease, QueueMessage):
             return SettleReport(self._native.run(native.acknowledge(self._engine, lease)))
-        report: SettleReport = self._counted(self._driver.run(settling.ack(self._engine, lease, messages)))
-        return report
+        return self._driver.run(settling.ack(self._engine, lease, messages))
 
     def close(self) -> None:
         """Release messages of claims whose reply was lost, and close the connections. Other messages stay pending."""

@@ -1,8 +1,8 @@
 -- Adds what a client counted to the current minute, the current hour and the totals of a queue, and adds marks.
 -- KEYS: history  sent, the number of the client's last flush; it expires
---       ready?, omitted with the next ones where ready messages are not counted  delayed?  journal?  paused?
+--       ready  delayed  journal  paused?, of a stream
 -- ARGV: number, of this flush  sums, items such as 'p+3 wx^120', or ''
---       kind, of `ready`: 'list' with the oldest message at the left, 'reversed', 'stream', or '' without it
+--       kind, of `ready`: 'list' with the oldest message at the left, or 'stream'
 --       marks..., lines without their time; further lines of a mark are entries for the journal, if there is one
 -- Reply: 'counted' or 'counted before'.
 -- include: clock
@@ -47,25 +47,20 @@ local function newest(lines, most, kinds)
   end
   return table.concat(words)
 end
-local seen = ''
 -- Returns how many messages are ready, and when the oldest of them was enqueued, '' if that is not known.
 local function looked()
   if kind == 'list' then
     local isolated = isolated_in(delayed)
     return redis.call('LLEN', ready) + isolated, oldest(ready, delayed, isolated)
-  elseif kind == 'reversed' then
-    return redis.call('LLEN', ready), enqueued(redis.call('LINDEX', ready, -1) or '') or ''
   end
   local found = group_of(ready, 'jobs')
   local last = redis.call('GET', paused) or (found and found['last-delivered-id']) or '0-0'
   local first = redis.call('XRANGE', ready, '(' .. last, '+', 'COUNT', 1)[1]
   return redis.call('XLEN', ready) - (found and found.pending or 0), first and enqueued(envelope_of(first[2]) or '') or ''
 end
-if kind ~= '' then
-  local waiting, first = looked()
-  local age = first ~= '' and string.format('%.0f', math.max(0, now - first)) or '0'
-  seen = ' g=' .. waiting .. ' g^' .. waiting .. ' y=' .. age .. ' y^' .. age
-end
+local waiting, first = looked()
+local age = first ~= '' and string.format('%.0f', math.max(0, now - first)) or '0'
+local seen = ' g=' .. waiting .. ' g^' .. waiting .. ' y=' .. age .. ' y^' .. age
 local totals = kept[3] or ''
 local begun = string.match(totals, '^%d+') or now
 local written = {
@@ -78,7 +73,7 @@ if #marks > 0 then
   for i = 1, #marks do
     local line, entries = string.match(marks[i], '^([^\n]*)(.*)$')
     lines = lines .. now .. '\t' .. line .. '\n'
-    for entry in string.gmatch(journal and entries or '', '[^\n]+') do
+    for entry in string.gmatch(entries, '[^\n]+') do
       redis.call('XADD', journal, 'NOMKSTREAM', '*', unpack(cjson.decode(entry)))
     end
   end

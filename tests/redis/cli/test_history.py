@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue
@@ -41,12 +42,17 @@ def test_the_history_is_json_line_by_line(rmq: Rmq, server_url: str) -> None:
     assert (mark["mark"], mark["queue"]) == ("pause", "orders")
 
 
-def test_the_history_says_what_a_discipline_does_not_count(rmq: Rmq, redis_client: redis.Redis) -> None:
-    del redis_client
-    rmq("publish", "orders", "a", "-d", "rotation")
-    shown = rmq("history", "orders")
-    assert "published" in shown.out
-    assert "rotation queues do not count: dead, dropped, duplicates" in shown.err
+@pytest.mark.parametrize("discipline", ["reliable", "rotation", "streams"])
+def test_queues_that_keep_no_history_say_so_and_name_those_that_do(
+    rmq: Rmq, redis_client: redis.Redis, discipline: str
+) -> None:
+    rmq("publish", "orders", '{"n":1}', "-j", "-d", discipline) if discipline == "streams" else rmq(
+        "publish", "orders", "a", "-d", discipline
+    )
+    for words in (["history", "orders"], ["mark", "orders", "deployed"]):
+        done = rmq(*words)
+        assert (done.code, f"'{discipline}' has no history; use leased or jobs" in done.err) == (2, True)
+    assert not redis_client.keys("*history*")
 
 
 def test_a_discipline_without_timelines_is_refused(rmq: Rmq, redis_client: redis.Redis) -> None:

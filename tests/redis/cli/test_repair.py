@@ -237,10 +237,10 @@ def test_disciplines_without_dead_letters_refuse_with_the_names_of_those_that_ha
         ["run-now", "work", "id"],
         ["cancel", "work", "id", "--yes"],
         ["search", "work", "--dedup-key", "x"],
+        ["search", "work", "--text", "x"],
     ):
         ran = rmq(*command)
         assert (ran.code, "use leased" in ran.err) == (2, True), command
-    assert len(rmq("search", "work", "--text", "x" if discipline == "rotation" else "n", "--json").records) == 1
 
 
 def test_ctrl_c_ends_a_long_redrive_and_says_what_was_done(

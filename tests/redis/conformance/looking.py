@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_core import AsyncWorkQueue, ConfigurationError, WorkQueue
-from tests.redis.conformance.promises import promise, promise_of, refused
+from tests.redis.conformance.promises import absent, promise, promise_of, refused
 from tests.redis.conformance.subject import Subject
 
 
@@ -48,7 +48,7 @@ def stats_count_ready_and_held_messages(subject: Subject) -> None:
     assert not stats.paused
 
 
-@promise_of("history", refused(lambda queue, _: queue.history(), lambda queue, _: queue.totals()))
+@promise_of("history", absent("history", "totals", "marks", "mark"))
 def what_happens_is_counted_per_minute_and_in_total(subject: Subject) -> None:
     subject.publish(1, 2, 3)
     worker = subject.open()

@@ -69,6 +69,16 @@ def refused(*calls: Callable[[Any, Lease], object], says: str = " has no ") -> B
     return check
 
 
+def absent(*names: str) -> Body:
+    """The queue has no methods of these names."""
+
+    def check(subject: Subject) -> None:
+        queue = getattr(subject.queue, "inner", subject.queue)
+        assert [name for name in names if hasattr(queue, name)] == []
+
+    return check
+
+
 def rows() -> list[str]:
     """All parts of the protocol, in the order of the report."""
     from rmq_core import Capabilities

@@ -40,7 +40,7 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_the_capabilities_are_those_the_data_structure_allows() -> None:
     assert ReliableQueue.capabilities == Capabilities(
-        fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True, history=True
+        fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True
     )
     assert "reliable" in able("extend")
     assert "reliable" not in lacking("reliable", "delay").able

@@ -35,7 +35,7 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_the_capabilities_are_those_the_data_structure_allows() -> None:
     assert RotationQueue.capabilities == Capabilities(
-        auto_reclaim=True, partial_settle=True, batch=True, history=True, payload="id", order="rotation"
+        auto_reclaim=True, partial_settle=True, batch=True, payload="id", order="rotation"
     )
 
 

@@ -19,7 +19,6 @@ GIVEN = {"stream_key": "s", "consumer_group": "g", "consumer_name": "c"}
 def test_a_config_has_the_documented_fields_and_defaults() -> None:
     assert {field.name: getattr(QueueConfig(**GIVEN), field.name) for field in fields(QueueConfig)} == {
         **GIVEN, "claim_idle_ms": 60_000, "block_ms": 5000, "max_read_count": 1, "claim_skip_own_messages": False,
-        "history": True,
     }  # fmt: skip
 
 

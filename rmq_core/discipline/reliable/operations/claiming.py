@@ -58,7 +58,7 @@ def claim(
         if not isinstance(error, RedisMessageQueueError) or isinstance(error, QueueUnavailable):
             engine.unanswered[request.token] = request.worker
         raise
-    return held and engine.claimed(held, request.hold_ms or engine.config.timeout_ms)
+    return held
 
 
 def release_unanswered(engine: ReliableEngine) -> Exchange[list[Lease]]:

@@ -15,7 +15,6 @@ from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id
 from rmq_core.envelope.payloads import encode_headers, encode_payload
 from rmq_core.errors import ScriptFailed
-from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.publish import publish_chunks, refuse
@@ -69,5 +68,4 @@ def _push(engine: ReliableEngine, entries: Sequence[tuple[str, bytes]]) -> Excha
     reply = yield script("reliable/publish", engine.keys, messages=bodies)
     if not reply.startswith(b"accepted"):
         raise ScriptFailed(f"publish got {reply.decode()!r}")
-    engine.tell(Operation.PUBLISH, len(ids))
     return list(ids)

@@ -8,11 +8,10 @@ from typing import NamedTuple
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.operations.inspecting import lists_of, page_of_workers
 from rmq_core.errors import ScriptFailed
-from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds, whole
-from rmq_core.queue.settle import without_trimmed
+from rmq_core.queue.settle import trimmed_in
 
 
 class Reaped(NamedTuple):
@@ -52,11 +51,9 @@ def _reap_worker(engine: ReliableEngine, worker: str, timeout_ms: int, most: int
             "reliable/reap", keys, processing=keys.processing(worker), claims=keys.claims(worker), worker=worker,
             timeout_ms=timeout_ms, max_deliveries=most, max_dead=engine.config.max_dead, offset=at,
         )  # fmt: skip
-        reply = without_trimmed(engine, reply)
+        reply, _ = trimmed_in(engine, reply)
         if not reply.startswith(b"reaped "):
             raise ScriptFailed(f"reap got {reply.decode()!r}")
         more = [int(word) for word in reply.split()[1:]]
         back, dead, seen, at = back + more[0], dead + more[1], seen + more[2], more[3]
-    engine.tell(Operation.RECLAIM, back + dead)
-    engine.tell(Operation.DEAD, dead)
     return Reaped(back, dead, seen)

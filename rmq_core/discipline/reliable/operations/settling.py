@@ -23,7 +23,7 @@ from rmq_core.queue.settle import (
     open_places,
     outcomes_of,
     settle,
-    without_trimmed,
+    trimmed_in,
 )
 from rmq_core.reports import Outcome, SettleReport
 
@@ -90,9 +90,9 @@ def _settle(
 ) -> Exchange[SettleReport]:
     def send(places: list[int]) -> Exchange[list[Outcome]]:
         reply = yield _settlement(engine, lease, verb, places, whole=messages is None, reason=reason)
-        return outcomes_of(lease, without_trimmed(engine, reply), len(places), _LETTERS)
+        return outcomes_of(lease, trimmed_in(engine, reply)[0], len(places), _LETTERS)
 
-    return (yield from engine.settled(verb, lease, settle(engine.name, lease, messages, send)))
+    return (yield from settle(engine.name, lease, messages, send))
 
 
 def _settlement(

@@ -8,13 +8,11 @@ from rmq_core.discipline.rotation.config import DISCIPLINE
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import envelope
 from rmq_core.envelope.codec import Message, message_of
-from rmq_core.envelope.matching import Match
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
-from rmq_core.queue.verbs import lacking_verb
 from rmq_core.reports import Backlog, QueueStats
 
 _PAGE = 5000
@@ -55,22 +53,20 @@ def dead_letters(engine: RotationEngine, count: int = 10) -> Exchange[list[Messa
     raise lacking(DISCIPLINE, "dead_letters")
 
 
-def redrive(engine: RotationEngine, max_messages: int | None = None, *, where: Match | None = None) -> Exchange[int]:
+def redrive(engine: RotationEngine, max_messages: int | None = None) -> Exchange[int]:
     """Raise Unsupported: there are no dead letters."""
-    del engine, max_messages, where
+    del engine, max_messages
     yield from ()
     raise lacking(DISCIPLINE, "dead_letters")
 
 
-def purge(engine: RotationEngine, target: str, *, where: Match | None = None) -> Exchange[int]:
+def purge(engine: RotationEngine, target: str) -> Exchange[int]:
     """Delete the `ready` ids, which are the new and the late ones; return how many. Ids in progress stay."""
     for name, capability in (("delayed", "delay"), ("dead", "dead_letters")):
         if target == name:
             raise lacking(DISCIPLINE, capability)
     if target != "ready":
         raise ConfigurationError(f"target must be ready, not {target!r}")
-    if where is not None:
-        raise lacking_verb(DISCIPLINE, "purge_where", "purge by conditions")
     removed = left = 0
     while True:
         reply = yield script("rotation/purge", engine.keys, timeout_s=engine.config.timeout_s, most=left)
@@ -79,7 +75,6 @@ def purge(engine: RotationEngine, target: str, *, where: Match | None = None) ->
             raise ScriptFailed(f"purge got {reply.decode()!r}")
         removed, left = removed + int(words[1]), int(words[2])
         if not left:
-            engine.mark("purge", f"{removed} of ready")
             return removed
 
 

@@ -10,7 +10,6 @@ from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import envelope, id_text
 from rmq_core.envelope.ids import anonymous_lease_id, nonce
 from rmq_core.errors import ScriptFailed
-from rmq_core.events import Operation
 from rmq_core.exchange import Exchange, Wait
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease
@@ -32,10 +31,7 @@ class Popped(NamedTuple):
 def safe_pop(engine: RotationEngine, wait: timedelta | float = 0) -> Exchange[str | None]:
     """Pop and stamp the next id that is new or late; return None if none comes within `wait` (seconds or timedelta)."""
     popped = yield from _pop(engine, 1, milliseconds("wait", wait))
-    if popped is None:
-        return None
-    engine.tell(Operation.CLAIM, 1)
-    return id_text(popped.ids[0][0])
+    return None if popped is None else id_text(popped.ids[0][0])
 
 
 def claim(
@@ -65,10 +61,9 @@ def claim(
         return None
     deadline_ms = (int(popped.stamp) + engine.config.timeout_s + 1) * 1000
     envelopes = [envelope(data, late=late) for data, late in popped.ids]
-    held = Lease(
+    return Lease(
         engine.name, anonymous_lease_id(), owned, len(envelopes), deadline_ms, popped.stamp, envelopes=envelopes
     )
-    return engine.handed_out(held)
 
 
 def _pop(engine: RotationEngine, most: int, wait_ms: int) -> Exchange[Popped | None]:
@@ -86,7 +81,6 @@ def _pop(engine: RotationEngine, most: int, wait_ms: int) -> Exchange[Popped | N
             raise ScriptFailed(f"pop got {reply!r}")
         left, block, until = int(words[1]), int(words[2]), int(words[3])
         if words[4]:
-            engine.tell(Operation.RECLAIM, words[4].count(b"l"))
             return Popped(words[0].decode(), list(zip(_ids(words[5]), _lates(words[4]), strict=True)))
         if not left and not block:
             return None

@@ -13,7 +13,6 @@ from rmq_core.discipline.rotation.entries import id_bytes, id_text, new_entry
 from rmq_core.envelope.chunks import chunks, each
 from rmq_core.envelope.codec import Payload
 from rmq_core.errors import PayloadError, ScriptFailed
-from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.publish import publish_chunks, refuse
@@ -72,5 +71,4 @@ def _push(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[list[str]]:
     reply = yield script("rotation/push", engine.keys, bell=engine.keys.bell, entries=[*map(new_entry, ids)])
     if not reply.startswith(b"pushed"):
         raise ScriptFailed(f"push got {reply.decode()!r}")
-    engine.tell(Operation.PUBLISH, len(ids))
     return [*map(id_text, ids)]

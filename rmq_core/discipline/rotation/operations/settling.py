@@ -12,7 +12,6 @@ from rmq_core.discipline.rotation.entries import id_bytes, new_entry, stamped_en
 from rmq_core.envelope import codec
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ScriptFailed
-from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
@@ -30,7 +29,6 @@ def mark_done(engine: RotationEngine, message_id: str | bytes) -> Exchange[bool]
     Any process that got the id may call this, in time or late, because the work is done either way.
     """
     letters = yield from _mark(engine, [id_bytes(message_id, engine.config)])
-    engine.tell(Operation.ACK, int(letters == "s"))
     return letters == "s"
 
 
@@ -48,7 +46,7 @@ def ack(engine: RotationEngine, lease: Lease, messages: Some | None = None) -> E
             raise lost(lease)
         return [_LETTERS[letter] for letter in letters]
 
-    return (yield from engine.settled("ack", lease, settle(engine.name, lease, messages, send)))
+    return (yield from settle(engine.name, lease, messages, send))
 
 
 def nack(
@@ -66,7 +64,7 @@ def nack(
     """
     if delay is not None:
         raise lacking(DISCIPLINE, "delay")
-    report = yield from _give_back(engine, lease, "nack", messages)
+    report = yield from _give_back(engine, lease, messages)
     if reason is not None:
         _log.warning("%d ids of queue %r were nacked: %s", report.settled, engine.name, one_line(reason))
     return report
@@ -78,7 +76,7 @@ def release(engine: RotationEngine, lease: Lease, messages: Some | None = None) 
     Releasing the whole lease raises LeaseLost when one of its ids is done or another consumer has popped it since;
     releasing some ids reports such ids as lost.
     """
-    return (yield from _give_back(engine, lease, "release", messages))
+    return (yield from _give_back(engine, lease, messages))
 
 
 def extend(engine: RotationEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
@@ -97,12 +95,12 @@ def _mark(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[str]:
     return letters
 
 
-def _give_back(engine: RotationEngine, lease: Lease, verb: str, messages: Some | None) -> Exchange[SettleReport]:
+def _give_back(engine: RotationEngine, lease: Lease, messages: Some | None) -> Exchange[SettleReport]:
     def send(places: list[int]) -> Exchange[list[Outcome]]:
         reply = yield _returning(engine, lease, places, whole=messages is None)
         return outcomes_of(lease, reply, len(places), _LETTERS)
 
-    return (yield from engine.settled(verb, lease, settle(engine.name, lease, messages, send)))
+    return (yield from settle(engine.name, lease, messages, send))
 
 
 def _returning(engine: RotationEngine, lease: Lease, places: Sequence[int], *, whole: bool) -> Call:

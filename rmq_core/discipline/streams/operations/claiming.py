@@ -105,7 +105,8 @@ def _granted(engine: StreamEngine, call: Call, owner: str, reply: Any) -> Lease:
     holder = _holder(call)
     lease_id = holder.rpartition(".")[0]
     lease = Lease(engine.name, lease_id, owner, len(entries), int(deadline), holder, envelopes=envelopes)
-    engine.claimed(lease, call.given["lease_ms"], stale=verdict == b"reclaimed")
+    stale = verdict == b"reclaimed"
+    engine.tell(Operation.RECLAIM if stale else Operation.CLAIM, lease.count, lease_id=lease.id)
     return lease
 
 

@@ -6,13 +6,11 @@ from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.messages import envelope
 from rmq_core.discipline.streams.operations.native import count_call
 from rmq_core.envelope.codec import Message, message_of
-from rmq_core.envelope.matching import Match
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
-from rmq_core.queue.verbs import lacking_verb
 from rmq_core.reports import Backlog, QueueStats
 
 _AT_A_TIME = 1000
@@ -48,14 +46,14 @@ def dead_letters(engine: StreamEngine, count: int = 10) -> Exchange[list[Message
     raise lacking("streams", "dead_letters")
 
 
-def redrive(engine: StreamEngine, max_messages: int | None = None, *, where: Match | None = None) -> Exchange[int]:
+def redrive(engine: StreamEngine, max_messages: int | None = None) -> Exchange[int]:
     """Raise Unsupported: a stream has no dead letters."""
-    del engine, max_messages, where
+    del engine, max_messages
     yield from ()
     raise lacking("streams", "dead_letters")
 
 
-def purge(engine: StreamEngine, which: str, *, where: Match | None = None) -> Exchange[int]:
+def purge(engine: StreamEngine, which: str) -> Exchange[int]:
     """Let the group skip all `ready` messages. Return how many. The entries stay in the stream until `trim`.
 
     Raises Unsupported for `delayed` and `dead`, which a stream does not have.
@@ -64,8 +62,6 @@ def purge(engine: StreamEngine, which: str, *, where: Match | None = None) -> Ex
         raise lacking("streams", {"delayed": "delay", "dead": "dead_letters"}[which])
     if which != "ready":
         raise ConfigurationError(f"which must be ready, not {which!r}; leases can only be settled")
-    if where is not None:
-        raise lacking_verb("streams", "purge_where", "purge by conditions")
     config = engine.config
     skip = script("streams/skip", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms)
     return (yield from _repeat(skip))

@@ -88,7 +88,7 @@ def _settle(engine: StreamEngine, lease: Lease, verb: str, messages: Some | None
     except LeaseLost:
         engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
         raise
-    engine.ended(_EVENTS[verb], report.settled, lease)
+    engine.tell(_EVENTS[verb], report.settled, lease_id=lease.id)
     return report
 
 
