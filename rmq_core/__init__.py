@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rmq_core.compat.sync import RedisGateway as RedisGateway
     from rmq_core.compat.sync import RedisMessageQueue as RedisMessageQueue
     from rmq_core.discipline.jobs.sync import JobQueue as JobQueue
-    from rmq_core.discipline.reliable.sync import Reaper as Reaper
+    from rmq_core.discipline.reliable.reaper import Reaper as Reaper
     from rmq_core.discipline.reliable.sync import ReliableQueue as ReliableQueue
     from rmq_core.discipline.rotation.sync import RotationQueue as RotationQueue
     from rmq_core.discipline.streams.consumer import QueueConsumer as QueueConsumer
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _OWN = {each.queue: f"discipline.{each.name}.sync" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
-_LAZY = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reaper": "discipline.reliable.sync"}
+_LAZY = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reaper": "discipline.reliable.reaper"}
 __all__ = [  # noqa: PLE0604  every item is a name
     *(name for name in vars(_shared) if not name.startswith("_") and name != "annotations"),
     *_LAZY,

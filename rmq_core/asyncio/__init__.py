@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from rmq_core.discipline.jobs.aio import AsyncJobQueue as AsyncJobQueue
     from rmq_core.discipline.jobs.worker import Worker as Worker
     from rmq_core.discipline.jobs.worker import run_worker as run_worker
-    from rmq_core.discipline.reliable.aio import AsyncReaper as AsyncReaper
     from rmq_core.discipline.reliable.aio import AsyncReliableQueue as AsyncReliableQueue
+    from rmq_core.discipline.reliable.reaper import AsyncReaper as AsyncReaper
     from rmq_core.discipline.rotation.aio import AsyncRotationQueue as AsyncRotationQueue
     from rmq_core.discipline.streams.aio import AsyncStreamQueue as AsyncStreamQueue
-    from rmq_core.discipline.streams.aio_consumer import AsyncQueueConsumer as AsyncQueueConsumer
+    from rmq_core.discipline.streams.consumer import AsyncQueueConsumer as AsyncQueueConsumer
 
     JobQueue = AsyncJobQueue
     QueueConsumer = AsyncQueueConsumer
@@ -50,7 +50,7 @@ open_queue = open_async_queue
 
 _TWINS = ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue")
 _OWN = {f"Async{each.queue}": f"discipline.{each.name}.aio" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
-_ASYNC = _OWN | {"AsyncQueueConsumer": "discipline.streams.aio_consumer", "AsyncReaper": "discipline.reliable.aio"}
+_ASYNC = _OWN | {"AsyncQueueConsumer": "discipline.streams.consumer", "AsyncReaper": "discipline.reliable.reaper"}
 _WORKERS = dict.fromkeys(("Worker", "run_worker"), "discipline.jobs.worker")
 _LAZY = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
 

@@ -1,20 +1,17 @@
 """One interface for blocking and asyncio code, so that the behaviour of a queue is written once.
 
 Both queues call the gateway and the callbacks of a user; the asyncio queue also awaits their results. Therefore all
-operations are coroutines. In the blocking queue they never suspend, so `run` completes each in one step and needs no
-event loop.
+operations are coroutines, as `rmq_core/queue/twin.py` describes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-R = TypeVar("R")
 S = TypeVar("S")
 
 
@@ -30,26 +27,6 @@ class Stateful(Generic[S]):
     """Base of a class whose methods run operations on its `_state`."""
 
     _state: S
-
-
-async def awaited(value: Any, *, finish: bool = False) -> Any:
-    """Return the result of a user's function, awaited if it is awaitable.
-
-    finish: a cancellation does not interrupt the function; it runs to its end, then the task is cancelled.
-    """
-    if not inspect.isawaitable(value):
-        return value
-    if not finish:
-        return await value
-    task = asyncio.ensure_future(value)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # retrieved, because asyncio logs an exception that is never retrieved
-        raise
 
 
 async def _sleep(seconds: float) -> None:

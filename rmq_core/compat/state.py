@@ -18,13 +18,14 @@ from rmq_core.compat import checks
 from rmq_core.compat.config import Deduplication, HeartbeatSettings, Logs
 from rmq_core.compat.gateway import RedisGatewayBase
 from rmq_core.compat.gateway_methods import Channel, giving_up
-from rmq_core.compat.io_mode import IoMode, awaited
+from rmq_core.compat.io_mode import IoMode
 from rmq_core.compat.keys import QueueKeyManager
 from rmq_core.compat.payload import PayloadRules
 from rmq_core.compat.stored import ClaimedMessage, MessageData, Received
 from rmq_core.errors import GatewayContractError, RedisMessageQueueError
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.messages import Lease
+from rmq_core.queue.twin import awaited
 
 _log = logging.getLogger("rmq")
 

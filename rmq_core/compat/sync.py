@@ -17,21 +17,11 @@ from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
 from rmq_core.compat.io_mode import BLOCKING, Stateful
 from rmq_core.compat.stored import ClaimedMessage, MessageData
 from rmq_core.queue.base import shown_as
+from rmq_core.queue.twin import run
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
-
-
-def run(operation: Coroutine[Any, Any, R]) -> R:
-    """Run an operation of the blocking io_mode and return its result."""
-    try:
-        operation.send(None)
-    except StopIteration as stop:
-        result: R = stop.value
-        return result
-    operation.close()
-    raise RuntimeError("an operation of the blocking io_mode waits for an event loop")
 
 
 def method(

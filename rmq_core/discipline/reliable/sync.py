@@ -1,19 +1,10 @@
-"""`ReliableQueue` and its `Reaper`, run by the blocking driver."""
+"""`ReliableQueue`, run by the blocking driver."""
 
 from __future__ import annotations
 
-import logging
-import threading
-from datetime import timedelta
-
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.methods import ReliableMethods
-from rmq_core.discipline.reliable.operations.reaping import Reaped
-from rmq_core.discipline.reliable.pace import pause_between
-from rmq_core.errors import QueueFull, QueueUnavailable
 from rmq_core.queue.sync import Facade
-
-_log = logging.getLogger("rmq")
 
 
 class ReliableQueue(ReliableMethods, Facade[ReliableEngine]):
@@ -22,35 +13,3 @@ class ReliableQueue(ReliableMethods, Facade[ReliableEngine]):
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages of
     workers that died are requeued only while a Reaper runs in some process.
     """
-
-
-class Reaper:
-    """Requeues the messages of workers that died. Any number of reapers may run, in any processes.
-
-    timeout: how long (seconds or timedelta) a message may be held. max_deliveries: after this many failed deliveries a
-    message becomes a dead letter. None means the queue's own setting. interval: the pause between two rounds; None
-    means a tenth of the timeout, at least 0.1 s and at most a minute.
-    """
-
-    def __init__(
-        self,
-        queue: ReliableQueue,
-        timeout: timedelta | float | None = None,
-        max_deliveries: int | None = None,
-        interval: timedelta | float | None = None,
-    ) -> None:
-        self.queue, self.timeout, self.max_deliveries = queue, timeout, max_deliveries
-        self.interval_s = pause_between(interval, queue.config.timeout if timeout is None else timeout)
-
-    def run_once(self) -> Reaped:
-        """Check the messages of every worker once."""
-        return self.queue.reap(self.timeout, self.max_deliveries)
-
-    def run(self, stop: threading.Event) -> None:
-        """Repeat rounds until `stop` is set. If the server does not answer or is full, the next round tries again."""
-        while not stop.is_set():
-            try:
-                self.run_once()
-            except (QueueUnavailable, QueueFull) as error:
-                _log.warning("a round of the reaper of queue %r failed: %s", self.queue.name, error)
-            stop.wait(self.interval_s)

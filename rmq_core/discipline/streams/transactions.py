@@ -6,15 +6,17 @@ Nothing is retried here, and a message is acknowledged only after its transactio
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
+
+from rmq_core.queue.twin import awaited
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class DbTx(Protocol):
-    """A transaction, such as a DB-API connection in which one has begun."""
+    """A transaction, such as a DB-API connection in which one has begun. For asyncio, its methods are coroutines."""
 
     def commit(self) -> Any:
         """Commit the transaction."""
@@ -30,16 +32,6 @@ class DbFactory(Protocol[T_co]):
         """Return a new transaction."""
 
 
-class AsyncDbTx(Protocol):
-    """The asyncio version of DbTx."""
-
-    async def commit(self) -> Any:
-        """Commit the transaction."""
-
-    async def rollback(self) -> Any:
-        """Roll the transaction back."""
-
-
 class AsyncDbFactory(Protocol[T_co]):
     """The asyncio version of DbFactory."""
 
@@ -47,37 +39,19 @@ class AsyncDbFactory(Protocol[T_co]):
         """Return a new transaction."""
 
 
-@contextmanager
-def committed(tx: DbTx) -> Iterator[None]:
+@asynccontextmanager
+async def committed(tx: DbTx) -> AsyncIterator[None]:
     """Commit when the block ends. If the block or the commit raises, roll back and raise the exception again.
 
-    This includes KeyboardInterrupt and SystemExit. An error of the rollback becomes a note on that exception and never
-    replaces it.
+    This includes KeyboardInterrupt, SystemExit and a cancellation. An error of the rollback becomes a note on that
+    exception and never replaces it.
     """
     try:
         yield
-        tx.commit()
+        await awaited(tx.commit())
     except BaseException as error:
         try:
-            tx.rollback()
+            await awaited(tx.rollback())
         except Exception as failure:  # roll back after any error, then raise the first one
-            _note(error, failure)
+            error.add_note(f"the rollback failed too: {type(failure).__name__}: {failure}")
         raise
-
-
-@asynccontextmanager
-async def async_committed(tx: AsyncDbTx) -> AsyncIterator[None]:
-    """The asyncio version of `committed`; a cancellation rolls back too."""
-    try:
-        yield
-        await tx.commit()
-    except BaseException as error:
-        try:
-            await tx.rollback()
-        except Exception as failure:  # roll back after any error, then raise the first one
-            _note(error, failure)
-        raise
-
-
-def _note(error: BaseException, failure: Exception) -> None:
-    error.add_note(f"the rollback failed too: {type(failure).__name__}: {failure}")

@@ -11,8 +11,8 @@ from rmq_core.compat.keys import QueueKeyManager
 from rmq_core.compat.payload import PayloadRules
 from rmq_core.compat.state import QueueState
 from rmq_core.compat.stored import ClaimedMessage
-from rmq_core.compat.sync import run as run_coroutine
 from rmq_core.events import QueueEvent
+from rmq_core.queue.twin import run as run_coroutine
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 

@@ -8,8 +8,7 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core.compat.io_mode import awaited
-from rmq_core.compat.sync import run
+from rmq_core.queue.twin import awaited, run
 
 
 async def later() -> int:

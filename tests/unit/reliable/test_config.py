@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import FrozenInstanceError, fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rmq_core import Capabilities, ConfigurationError, ReliableQueue
+from rmq_core import Capabilities, ConfigurationError, Reaper, ReliableQueue
 from rmq_core.discipline.reliable import keys as schema
 from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.discipline.reliable.pace import pause_between
 from rmq_core.protocol import able, lacking
 from rmq_core.reliable import ReliableConfig
 
@@ -56,7 +56,8 @@ def test_the_schema_in_the_docstring_lists_every_key() -> None:
 
 
 def test_a_reaper_sleeps_a_tenth_of_the_timeout_within_limits() -> None:
-    assert [pause_between(None, timeout) for timeout in (600, 10, 0.1, 86400)] == [60, 1, 0.1, 60]
-    assert pause_between(7, 600) == 7
+    queue: Any = SimpleNamespace(config=ReliableConfig(timeout=600))
+    assert [Reaper(queue, timeout).interval_s for timeout in (None, 10, 0.1, 86400)] == [60, 1, 0.1, 60]
+    assert Reaper(queue, interval=7).interval_s == 7
     with pytest.raises(ConfigurationError, match="interval"):
-        pause_between(0, 600)
+        Reaper(queue, interval=0)
