@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import update_wrapper
 from time import monotonic
 from types import FunctionType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease

@@ -70,7 +70,7 @@ async def _rest(stop: Any, interval_s: float) -> None:
         stop.wait(interval_s)
 
 
-class Reaper(ReaperBase, Blocking):  # noqa: D101  inherited
+class Reaper(ReaperBase, Blocking):
     __doc__ = ReaperBase.__doc__
 
 
