@@ -73,8 +73,8 @@ class AsyncBatches:
 
     async def _process(self) -> None:
         for _ in range(BATCHES):
-            async with self.queue.process(max_messages=BATCH) as lease:
-                for message in some(lease).messages:
+            async with self.queue.process(max_messages=BATCH) as batch:
+                async for message in batch:
                     handle(message)
 
     async def _refresh(self) -> None:

@@ -93,8 +93,8 @@ class Batches:
 
     def _process(self) -> None:
         for _ in range(BATCHES):
-            with self.queue.process(max_messages=BATCH) as lease:
-                for message in some(lease).messages:
+            with self.queue.process(max_messages=BATCH) as batch:
+                for message in batch:
                     handle(message)
 
     def _refresh(self) -> None:

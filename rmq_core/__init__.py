@@ -9,6 +9,7 @@ from rmq_core import _exports as _shared
 from rmq_core._exports import *  # noqa: F403  re-exported
 from rmq_core._lazy import LAZY as _SHARED
 from rmq_core._version import __version__ as __version__
+from rmq_core.batch import Batch as Batch
 from rmq_core.connection.clients import sync_client as _client
 from rmq_core.discipline.leased.survey import backlogs as backlogs
 from rmq_core.discipline.leased.survey import holding as holding
@@ -42,6 +43,7 @@ _LAZY = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reape
 __all__ = [  # noqa: PLE0604  every item is a name
     *(name for name in vars(_shared) if not name.startswith("_") and name != "annotations"),
     *_LAZY,
+    "Batch",
     "LeasedQueue",
     "backlogs",
     "discipline_of",

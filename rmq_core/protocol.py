@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from rmq_core.batch import AsyncBatch, Batch
 from rmq_core.envelope.codec import Message, MessageRef, Payload
 from rmq_core.errors import ConfigurationError, Unsupported
 from rmq_core.messages import Lease
@@ -188,7 +189,7 @@ class WorkQueue(Protocol):
         wait: timedelta | float = 0,
         lease_id: str | None = None,
         owner: str | None = None,
-    ) -> AbstractContextManager[Lease | None]:
+    ) -> AbstractContextManager[Batch]:
         """Claim messages for a `with` block; ack them when it ends, nack them when it raises."""
 
     def backlog(self) -> Backlog:
@@ -282,7 +283,7 @@ class AsyncWorkQueue(Protocol):
         wait: timedelta | float = 0,
         lease_id: str | None = None,
         owner: str | None = None,
-    ) -> AbstractAsyncContextManager[Lease | None]:
+    ) -> AbstractAsyncContextManager[AsyncBatch]:
         """As WorkQueue.process."""
 
     async def backlog(self) -> Backlog:

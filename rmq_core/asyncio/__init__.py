@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rmq_core
 from rmq_core._exports import *  # noqa: F403  re-exported
 from rmq_core._lazy import LAZY as _SHARED
+from rmq_core.batch import AsyncBatch as AsyncBatch
 from rmq_core.connection.clients import async_client as _client
 from rmq_core.discipline.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
 from rmq_core.discipline.leased.aio_survey import backlogs as backlogs
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     RotationQueue = AsyncRotationQueue
     StreamQueue = AsyncStreamQueue
 
+Batch = AsyncBatch
 LeasedQueue = AsyncLeasedQueue
 open_queue = open_async_queue
 
@@ -57,6 +59,7 @@ _LAZY = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
 __all__ = [  # noqa: PLE0604  every item is a name
     *rmq_core.__all__,
     *_ASYNC,
+    "AsyncBatch",
     "AsyncLeasedQueue",
     "WaitHub",
     "Worker",

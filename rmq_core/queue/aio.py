@@ -10,16 +10,16 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
+from rmq_core.batch import AsyncBatch
 from rmq_core.connection.clients import async_client
 from rmq_core.envelope.codec import Message
-from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Patience
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue.aio_heartbeats import AsyncExtender, heartbeats
 from rmq_core.queue.base import Awaited, E, QueueBase
 from rmq_core.queue.heartbeats import Heartbeat
-from rmq_core.queue.process import AsyncProcess, is_open, nack_failed, reason_of
+from rmq_core.queue.process import AsyncProcess, failure_logged, reason_of
 from rmq_core.queue.recording import flush, one_attempt
 from rmq_core.queue.settle import open_places
 
@@ -81,10 +81,11 @@ class AsyncFacade(QueueBase[E], Awaited):
     ) -> AsyncProcess:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
-        Yields None when there is no work. An exception propagates after the nack; cancellation, KeyboardInterrupt
-        and SystemExit leave the lease alone; its messages are redelivered when it expires. Messages settled in the
-        block stay settled; the end of the block settles the rest, or raises LeaseLost if `lease.lost` was true before.
-        Takes the arguments of `claim`. Also decorates a function that takes a lease.
+        Yields an AsyncBatch, which is empty, and false, when there is no work. An exception propagates after the nack;
+        cancellation, KeyboardInterrupt and SystemExit leave the lease alone; its messages are redelivered when it
+        expires. Messages settled in the block stay settled; the end of the block settles the rest, or raises LeaseLost
+        if `batch.lease.lost` was true before. Takes the arguments of `claim`. Also decorates a coroutine function that
+        takes an AsyncBatch; it is not called when there is no work.
         """
         claim = functools.partial(
             self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
@@ -94,26 +95,20 @@ class AsyncFacade(QueueBase[E], Awaited):
     @asynccontextmanager
     async def _process(
         self, claim: Callable[[], Awaitable[Lease | None]], by: timedelta | float | None
-    ) -> AsyncIterator[Lease | None]:
+    ) -> AsyncIterator[AsyncBatch]:
         held = await claim()
+        batch = AsyncBatch(self._verbs, held)
         if held is None:
-            yield None
+            yield batch
             return
         async with self._hold(held, by, fresh=True):
             try:
-                yield held
+                yield batch
             except Exception as error:
-                await self._give_up(held, error)
+                with failure_logged(held):
+                    await batch.give_up(reason_of(error))
                 raise
-            if is_open(held):
-                await self._verbs.ack(held)
-
-    async def _give_up(self, held: Lease, error: Exception) -> None:
-        try:
-            if not held.state.settled:
-                await self._verbs.nack(held, reason=reason_of(error))
-        except RedisMessageQueueError as failure:
-            nack_failed(held, failure)
+            await batch.finish()
 
     async def _counted(self, result: Any, driver: Any = None) -> Any:
         found, tally = await result, self._tally

@@ -10,15 +10,15 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
+from rmq_core.batch import Batch
 from rmq_core.connection.clients import server_of, sync_client
 from rmq_core.envelope.codec import Message
-from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Patience
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue.base import Blocking, E, QueueBase
 from rmq_core.queue.heartbeats import Extender, Heartbeat, heartbeats
-from rmq_core.queue.process import Process, is_open, nack_failed, reason_of
+from rmq_core.queue.process import Process, failure_logged, reason_of
 from rmq_core.queue.recording import flush, one_attempt
 from rmq_core.queue.settle import open_places
 
@@ -79,10 +79,11 @@ class Facade(QueueBase[E], Blocking):
     ) -> Process:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
-        Yields None when there is no work. An exception propagates after the nack; KeyboardInterrupt, SystemExit and
-        GeneratorExit leave the lease alone; its messages are redelivered when it expires. Messages settled in the block
-        stay settled; the end of the block settles the rest, or raises LeaseLost if `lease.lost` was true before. Takes
-        the arguments of `claim`. Also decorates a function that takes a lease.
+        Yields a Batch, which is empty, and false, when there is no work. An exception propagates after the nack;
+        KeyboardInterrupt, SystemExit and GeneratorExit leave the lease alone; its messages are redelivered when it
+        expires. Messages settled in the block stay settled; the end of the block settles the rest, or raises LeaseLost
+        if `batch.lease.lost` was true before. Takes the arguments of `claim`. Also decorates a function that takes a
+        Batch; it is not called when there is no work.
         """
         claim = functools.partial(
             self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
@@ -90,26 +91,20 @@ class Facade(QueueBase[E], Blocking):
         return Process(functools.partial(self._process, claim, lease))
 
     @contextmanager
-    def _process(self, claim: Callable[[], Lease | None], by: timedelta | float | None) -> Iterator[Lease | None]:
+    def _process(self, claim: Callable[[], Lease | None], by: timedelta | float | None) -> Iterator[Batch]:
         held = claim()
+        batch = Batch(self._verbs, held)
         if held is None:
-            yield None
+            yield batch
             return
         with self._hold(held, by, fresh=True):
             try:
-                yield held
+                yield batch
             except Exception as error:
-                self._give_up(held, error)
+                with failure_logged(held):
+                    batch.give_up(reason_of(error))
                 raise
-            if is_open(held):
-                self._verbs.ack(held)
-
-    def _give_up(self, held: Lease, error: Exception) -> None:
-        try:
-            if not held.state.settled:
-                self._verbs.nack(held, reason=reason_of(error))
-        except RedisMessageQueueError as failure:
-            nack_failed(held, failure)
+            batch.finish()
 
     def _counted(self, result: Any, driver: Any = None) -> Any:
         tally = self._tally
@@ -160,9 +155,11 @@ class LargeLeaseFacade(Facade[E]):
     """A queue whose leases may be too large for one reply; `read` must be among its operations."""
 
     def messages(self, lease: Lease, slice_size: int = 1000) -> Iterator[Message]:
-        """Yield the unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
+        """Return an iterator over the unsettled messages, in order; it reads slices as needed. Raises LeaseLost."""
         if lease.complete and not lease.state.partly:
-            yield from lease.messages
-            return
+            return iter(lease.messages)
+        return self._read(lease, slice_size)
+
+    def _read(self, lease: Lease, slice_size: int) -> Iterator[Message]:
         for lo in range(0, lease.count, slice_size):
             yield from self._verbs.read(lease, lo, lo + slice_size)

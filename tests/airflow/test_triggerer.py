@@ -66,9 +66,8 @@ class ForgetfulAirflow(Supervisor):
             self._run()
 
     def _run(self) -> None:
-        with self.queue.process(max_messages=self.share) as lease:
-            if lease is not None:
-                self.seen += [message.id for message in self.queue.messages(lease)]
+        with self.queue.process(max_messages=self.share) as batch:
+            self.seen += [message.id for message in batch]
 
 
 def test_a_burst_of_ten_thousand_leaves_no_message_waiting_although_notifications_are_lost(

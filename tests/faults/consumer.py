@@ -71,17 +71,17 @@ async def consume_async(url: str, log: Log) -> None:
     async with AsyncLeasedQueue(url, "q", CONFIG) as queue:
         while True:
             try:
-                async with queue.process(max_messages=random.choice((1, 5)), wait=1) as lease:
-                    if lease is not None:
-                        log.write("did", lease, lease.messages)
+                async with queue.process(max_messages=random.choice((1, 5)), wait=1) as batch:
+                    if batch:
+                        log.write("did", batch.lease, batch.lease.messages)
                         if random.random() < DOZES:
                             time.sleep(1.5 * LEASE_S)  # noqa: ASYNC251  the pause must stop the heartbeat task, too
                         await asyncio.sleep(random.random() / 50)
-                if lease is not None:
-                    log.write("acked", lease, lease.messages)
+                if batch:
+                    log.write("acked", batch.lease, batch.lease.messages)
             except LeaseLost:
-                if lease is not None:
-                    log.write("stale", lease, lease.messages)
+                if batch:
+                    log.write("stale", batch.lease, batch.lease.messages)
 
 
 def main(flavour: str, url: str, path: str) -> None:

@@ -116,8 +116,8 @@ def refs(lease: Lease, *indexes: int) -> list[MessageRef]:
 
 def processed(queue: Any, _: Any) -> list[Message]:
     """Process the messages of a lease."""
-    with queue.process(max_messages=2) as lease:
-        return list(queue.messages(lease))
+    with queue.process(max_messages=2) as batch:
+        return list(batch)
 
 
 ONCE = LeasedConfig(max_deliveries=1)

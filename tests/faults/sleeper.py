@@ -24,23 +24,23 @@ def check(lease: Lease) -> bool:
 
 
 def sleep(url: str) -> None:
-    with LeasedQueue(url, "q", CONFIG) as queue, queue.process(lease_id="job", owner="sleeper") as lease:
-        assert lease is not None
+    with LeasedQueue(url, "q", CONFIG) as queue, queue.process(lease_id="job", owner="sleeper") as batch:
+        assert batch
         print("claimed")
         sys.stdin.readline()
-        while not check(lease):
+        while not check(batch.lease):
             time.sleep(0.005)
 
 
 async def sleep_async(url: str) -> None:
     async with (
         AsyncLeasedQueue(url, "q", CONFIG) as queue,
-        queue.process(lease_id="job", owner="sleeper") as lease,
+        queue.process(lease_id="job", owner="sleeper") as batch,
     ):
-        assert lease is not None
+        assert batch
         print("claimed")
         await asyncio.to_thread(sys.stdin.readline)
-        while not check(lease):
+        while not check(batch.lease):
             await asyncio.sleep(0.005)
 
 

@@ -101,8 +101,8 @@ def test_every_call_that_drains_works_on_a_full_server(world: World, full: redis
         large = queue.claim(max_messages=5500)
     assert len(list(queue.messages(large))) == large.count
     assert queue.nack(large).settled == large.count
-    with queue.process(max_messages=3) as lease:
-        assert lease is not None
+    with queue.process(max_messages=3) as batch:
+        assert batch
     queue.pause()
     assert queue.claim(wait=0.01) is None
     queue.resume()

@@ -86,11 +86,11 @@ def test_process_reports_a_lease_lost_while_redis_hung(world: World, own_server:
     queue.publish("x")
 
     def handle() -> None:
-        with queue.process() as lease:
+        with queue.process() as batch:
             own_server.pause()
             tally.count("Redis stopped for longer than a lease")
             try:
-                eventually(lambda: lease.lost)
+                eventually(lambda: batch.lease.lost)
             finally:
                 own_server.resume()
             eventually(other.claim)
@@ -103,11 +103,11 @@ def test_process_reports_a_lease_lost_while_redis_hung(world: World, own_server:
 def test_a_short_hang_of_redis_costs_only_time(world: World, own_server: Server) -> None:
     queue = world.queue(config=LeasedConfig(lease=60), settings=own_server.url + BRIEF)
     queue.publish_many(["x", "y"])
-    with queue.process() as lease:
+    with queue.process() as batch:
         own_server.pause()
         tally.count("Redis stopped for a moment")
         published = world.in_background(queue.publish, "z")
-        assert not lease.lost
+        assert not batch.lease.lost
         threading.Event().wait(0.7)  # longer than the socket timeout: the publish is sent more than once
         own_server.resume()
         assert published.result(60).accepted

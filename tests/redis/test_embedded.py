@@ -355,8 +355,8 @@ def test_embedded_works_where_no_server_is_on_path(data: Path) -> None:
 from rmq_core import LeasedQueue
 with LeasedQueue("embedded://{data}", "flights") as queue:
     queue.publish_many([{{"day": day}} for day in range(10)])
-    with queue.process(max_messages=10) as lease:
-        print(*[message.payload["day"] for message in queue.messages(lease)])
+    with queue.process(max_messages=10) as batch:
+        print(*[message.payload["day"] for message in batch])
     print(queue.stats().ready, queue.stats().leased)
 """
     command = [sys.executable, "-c", code]

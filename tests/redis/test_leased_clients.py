@@ -47,8 +47,8 @@ assert queue.ack(lease).settled == 2
 assert {lease.id, *ids}.isdisjoint(child)
 assert len({*ids, *child}) == 101
 assert queue.stats()[:4] == (97, 0, 0, 0), queue.stats()
-with queue.process() as held:
-    assert held is not None
+with queue.process() as batch:
+    assert batch
 print("fine")
 """
 FORKED_HEARTBEAT = """
@@ -65,9 +65,9 @@ def often(heartbeat, now):
 Heartbeat.renewed = often
 queue = LeasedQueue(sys.argv[1], "q", LeasedConfig(lease=60))
 queue.publish_many(["parent", "child"])
-with queue.process(lease_id="parent") as lease:
+with queue.process(lease_id="parent"):
     if not os.fork():
-        with queue.process(lease_id="child") as mine:
+        with queue.process(lease_id="child"):
             deadline = queue.lease_info("child").deadline
             while queue.lease_info("child").deadline == deadline:
                 time.sleep(0.01)
@@ -96,14 +96,14 @@ def child_sees(lease):
 
 async def with_asyncio():
     async with rmq_core.asyncio.LeasedQueue(sys.argv[1], "q") as queue:
-        async with queue.process() as lease:
-            assert child_sees(lease) == 0
+        async with queue.process() as batch:
+            assert child_sees(batch.lease) == 0
 
 
 queue = LeasedQueue(sys.argv[1], "q", LeasedConfig(lease=60))
 queue.publish_many(["a", "b"])
-with queue.process() as lease:
-    assert child_sees(lease) == 0
+with queue.process() as batch:
+    assert child_sees(batch.lease) == 0
 asyncio.run(with_asyncio())
 assert queue.stats()[:4] == (0, 0, 0, 0), queue.stats()
 print("fine")

@@ -43,10 +43,10 @@ def test_a_lease_is_held_beyond_its_duration_during_the_work(world: World) -> No
     with queue.process() as one, queue.process(lease=LEASE_S * 2 / 3) as two, queue.hold(held):
         for _ in range(4):
             let_pass(world, LEASE_S // 3)
-            for lease, lease_s in ((one, LEASE_S), (two, LEASE_S * 2 / 3), (held, LEASE_S)):
+            for lease, lease_s in ((one.lease, LEASE_S), (two.lease, LEASE_S * 2 / 3), (held, LEASE_S)):
                 kept(lease, lease_s)
             assert rival.claim() is None
-        assert (one.lost, two.lost, held.lost) == (False, False, False)
+        assert (one.lease.lost, two.lease.lost, held.lost) == (False, False, False)
         one.check()
     assert queue.ack(held).settled == 1
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)

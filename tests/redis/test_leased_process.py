@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost
+from rmq_core import Batch, ConfigurationError, Lease, LeaseAlreadySettled, LeasedConfig, LeaseLost
+from rmq_core.asyncio import AsyncBatch
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
 from tests.redis.leases import drain, expire, payloads
 from tests.redis.worlds import World
@@ -21,16 +22,21 @@ class HandlerFailed(Exception):
 def test_a_block_that_ends_well_acks_its_lease(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
-    with queue.process(max_messages=2, lease_id="job", owner="me") as lease:
-        assert payloads(lease.messages) == ["a", "b"]
+    with queue.process(max_messages=2, lease_id="job", owner="me") as batch:
+        assert (payloads(batch), batch.payloads, len(batch)) == (["a", "b"], ["a", "b"], 2)
+        assert (batch.lease.id, batch.queue.name, batch.isolation) == ("job", "q", None)
         assert queue.stats()[:3] == (1, 0, 2)
     assert queue.settled("job").acked == 2
     assert drain(queue) == ["c"]
 
 
-def test_process_yields_none_without_work(world: World) -> None:
-    with world.queue().process() as lease:
-        assert lease is None
+def test_a_batch_without_work_is_false_and_has_no_lease(world: World) -> None:
+    with world.queue().process() as batch:
+        assert (bool(batch), len(batch), [*batch], batch.payloads, batch.isolation) == (False, 0, [], [], None)
+        batch.check()
+        batch.ack()
+        with pytest.raises(ConfigurationError, match="nothing of 'q' was claimed"):
+            _ = batch.lease
 
 
 def test_a_block_that_raises_nacks_its_lease_and_the_exception_propagates(world: World) -> None:
@@ -57,18 +63,66 @@ def test_an_interrupted_block_leaves_its_lease_alone(world: World, interruption:
 def test_messages_settled_in_the_block_stay_settled(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
-    with contextlib.suppress(HandlerFailed), queue.process(max_messages=3) as lease:
-        queue.ack(lease, lease.messages[:2])
+    with contextlib.suppress(HandlerFailed), queue.process(max_messages=3) as batch:
+        one, two, _ = batch
+        batch.ack(one, two.ref)
+        assert payloads(batch) == ["c"]
         raise HandlerFailed
-    assert payloads([queue.claim().message]) == ["c"]
-    queue.publish_many([*"de"])
-    with queue.process(max_messages=2) as lease:
-        queue.nack(lease, [lease.messages[0]])
-    assert drain(queue) == ["d"]
-    queue.publish("f")
-    with queue.process() as lease:
-        queue.release(lease)
-    assert drain(queue) == ["f"]
+    assert (batch.acked, batch.failed, batch.dead, batch.released) == (2, 1, 0, 0)
+    assert drain(queue) == ["c"]
+    queue.publish_many([*"def"])
+    with queue.process(max_messages=3) as batch:
+        one, two, _ = batch
+        batch.nack(one, reason="no image")
+        batch.release(two)
+        assert queue.stats()[:3] == (2, 0, 1)
+    assert (batch.acked, batch.failed, batch.dead, batch.released) == (1, 1, 0, 1)
+    found = {m.payload: [f.reason for f in m.history] for m in queue.messages(queue.claim(max_messages=9))}
+    assert found == {"d": ["no image"], "e": []}
+
+
+def test_a_batch_counts_messages_that_became_dead_letters(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    queue.publish_many([*"ab"])
+    with contextlib.suppress(HandlerFailed), queue.process(max_messages=2) as batch:
+        batch.nack(next(iter(batch)))
+        raise HandlerFailed
+    assert (batch.acked, batch.failed, batch.dead) == (0, 2, 2)
+
+
+def test_a_verdict_that_comes_too_late_raises_and_counts_nothing(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    with pytest.raises(LeaseLost), queue.process(max_messages=2, lease_id="job") as batch:  # noqa: PT012
+        one, two = batch
+        thief = world.queue().adopt("job", owner="thief")
+        for verdict in (batch.ack, batch.nack, batch.release):
+            with pytest.raises(LeaseLost):
+                verdict(one, two)
+    assert (batch.acked, batch.failed, batch.released) == (0, 0, 0)
+    assert queue.ack(thief).settled == 2
+
+
+@pytest.mark.parametrize("settle", ["finish", "give_up", "give_back"])
+def test_a_batch_that_its_block_settled_as_a_whole_is_left_alone(world: World, settle: str) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    with contextlib.suppress(HandlerFailed), queue.process(max_messages=2) as batch:
+        getattr(batch, settle)(*["why"] * (settle == "give_up"))
+        assert not batch.keep(60)
+        raise HandlerFailed
+    assert batch.acked + batch.failed + batch.released == 2
+
+
+def test_a_batch_made_of_a_claimed_lease_is_kept_for_a_retry(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    batch = made(world, queue, queue.claim(lease=10))
+    assert batch.keep(1000)
+    assert queue.extend(batch.lease) is not None
+    assert payloads(batch) == ["x"]
+    batch.finish()
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
 def test_a_block_whose_lease_was_lost_raises_at_its_end(world: World) -> None:
@@ -83,9 +137,9 @@ def test_a_block_that_saw_its_lease_lost_does_not_ack_what_it_may_have_left(worl
     queue = world.queue()
     queue.publish("x")
     seen = []
-    with pytest.raises(LeaseLost, match="did not ack"), queue.process(lease_id="job") as lease:  # noqa: PT012
-        lease.state.until = 0  # as after an event loop was blocked: Redis still has the lease
-        seen.append(lease.lost)
+    with pytest.raises(LeaseLost, match="did not ack"), queue.process(lease_id="job") as batch:  # noqa: PT012
+        batch.lease.state.until = 0  # as after an event loop was blocked: Redis still has the lease
+        seen.append(batch.lease.lost)
     assert seen == [True]
     assert queue.lease_info("job").settled == 0
     expire(world, "job")
@@ -95,8 +149,8 @@ def test_a_block_that_saw_its_lease_lost_does_not_ack_what_it_may_have_left(worl
 def test_a_block_that_did_not_look_acks_its_lease_if_redis_has_it_however_late(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
-    with queue.process(lease_id="job") as lease:
-        lease.state.until = 0
+    with queue.process(lease_id="job") as batch:
+        batch.lease.state.until = 0
     assert queue.settled("job").acked == 1
 
 
@@ -129,8 +183,8 @@ def test_a_retry_under_the_same_id_gets_the_same_messages_in_the_same_place(worl
     queue = world.queue()
     queue.publish_many([*"abc"])
     for attempt in range(3):
-        with contextlib.suppress(SystemExit), world.queue().process(max_messages=2, lease_id="job") as lease:
-            found = [(message.payload, message.index, message.deliveries) for message in lease.messages]
+        with contextlib.suppress(SystemExit), world.queue().process(max_messages=2, lease_id="job") as batch:
+            found = [(message.payload, message.index, message.deliveries) for message in batch]
             assert found == [("a", 0, attempt + 1), ("b", 1, attempt + 1)]
             raise SystemExit
     assert drain(queue) == ["c"]
@@ -141,10 +195,10 @@ def test_a_worker_loop_runs_until_there_is_no_more_work(world: World) -> None:
     queue.publish_many(map(str, range(30)))
     done: list[str] = []
     while True:
-        with queue.process(max_messages=7) as lease:
-            if lease is None:
+        with queue.process(max_messages=7) as batch:
+            if not batch:
                 break
-            done += payloads(lease.messages)
+            done += batch.payloads
     assert done == [str(n) for n in range(30)]
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
@@ -153,16 +207,23 @@ def test_blocks_may_be_nested(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
     with queue.process() as outer, queue.process() as inner:
-        assert (outer.message.payload, inner.message.payload) == ("a", "b")
+        assert (outer.payloads, inner.payloads) == (["a"], ["b"])
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
 def test_an_endless_lease_needs_no_heartbeat(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=None))
     queue.publish("x")
-    with queue.process() as lease:
-        assert (lease.deadline, lease.lost) == (None, False)
+    with queue.process() as batch:
+        assert (batch.lease.deadline, batch.lease.lost) == (None, False)
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def made(world: World, queue: Any, lease: Lease) -> Any:
+    """Return a batch of this lease with blocking methods."""
+    if world.flavour == "sync":
+        return Batch(queue, lease)
+    return world.loop.blocking(AsyncBatch(queue.inner, lease))  # type: ignore[attr-defined]
 
 
 def decorated(world: World, queue: Any, handle: Any) -> Any:
@@ -170,8 +231,8 @@ def decorated(world: World, queue: Any, handle: Any) -> Any:
     if world.flavour == "sync":
         return queue.process()(handle)
 
-    async def handle_later(lease: Any, *args: Any, **options: Any) -> Any:
-        return handle(lease, *args, **options)
+    async def handle_later(batch: Any, *args: Any, **options: Any) -> Any:
+        return handle(world.loop.blocking(batch), *args, **options)  # type: ignore[attr-defined]
 
     wrapped = queue.process().inner(handle_later)
     return lambda *args, **options: world.loop.call(wrapped, *args, **options)  # type: ignore[attr-defined]
@@ -179,7 +240,7 @@ def decorated(world: World, queue: Any, handle: Any) -> Any:
 
 def test_a_decorated_function_claims_works_and_acks_at_each_call(world: World) -> None:
     queue = world.queue()
-    handle = decorated(world, queue, lambda lease, factor, plus=0: int(lease.message.payload) * factor + plus)
+    handle = decorated(world, queue, lambda batch, factor, plus=0: int(batch.lease.message.payload) * factor + plus)
     queue.publish_many(["2", "3"])
     assert [handle(10), handle(10, plus=1), handle(10)] == [20, 31, None]
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
@@ -188,7 +249,7 @@ def test_a_decorated_function_claims_works_and_acks_at_each_call(world: World) -
 def test_a_decorated_function_that_raises_nacks(world: World) -> None:
     queue = world.queue()
 
-    def fail(lease: Any) -> None:
+    def fail(batch: Any) -> None:
         raise HandlerFailed
 
     queue.publish("x")

@@ -85,8 +85,8 @@ def test_waiting_claims_leave_connections_to_heartbeats_and_acks(
             eventually(lambda: world.client.info("clients")["blocked_clients"] + len(share_of(idle).polling) == WAITERS)
             work.publish_many(["a", "b", "c"])
             with ExitStack() as handlers:
-                for lease in [handlers.enter_context(work.process()) for _ in range(3)]:
-                    kept(lease, LEASE_S)
+                for batch in [handlers.enter_context(work.process()) for _ in range(3)]:
+                    kept(batch.lease, LEASE_S)
                 eventually(lambda: app.pings(client))
         finally:
             outside.publish_many(map(str, range(WAITERS)))
@@ -119,10 +119,10 @@ def test_many_busy_callers_do_not_keep_heartbeats_from_a_connection(world: World
             busy.publish("x")
 
     work.publish("a")
-    with ThreadPoolExecutor(20) as threads, work.process() as lease:
+    with ThreadPoolExecutor(20) as threads, work.process() as batch:
         publishing = [threads.submit(publish) for _ in range(20)]
         for _ in range(3):
-            kept(lease, LEASE_S)
+            kept(batch.lease, LEASE_S)
         stopped = True
         assert [each.result() for each in publishing] == [None] * 20
     assert work.stats()[:4] == (0, 0, 0, 0)

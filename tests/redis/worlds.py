@@ -129,7 +129,9 @@ class Loop:
     def blocking(self, value: Any) -> Any:
         """Return `value` with blocking methods; plain values and frozen records stay unchanged."""
         if hasattr(value, "__anext__") and not hasattr(value, "__aenter__"):
-            return self._iterate(value)
+            return self.iterate(value)
+        if isinstance(value, rmq_core.asyncio.AsyncBatch):
+            return BlockingBatch(value, self)
         if hasattr(value, "__aenter__"):
             return Blocking(value, self)
         return value
@@ -141,7 +143,8 @@ class Loop:
         self._thread.join(LOOP_ENDS_S)
         self._loop.close()
 
-    def _iterate(self, iterator: Any) -> Iterator[Any]:
+    def iterate(self, iterator: Any) -> Iterator[Any]:
+        """Yield what an asynchronous iterator yields."""
         try:
             while True:
                 try:
@@ -168,19 +171,31 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.inner, name)
+        if inspect.isawaitable(value):
+            return self._loop.call(lambda: value)
         if not callable(value):
             return self._loop.blocking(value)
         return lambda *args, **options: self._loop.call(value, *args, **options)
 
     def __enter__(self) -> Any:
         entered = self._loop.call(self.inner.__aenter__)
-        return self if entered is self.inner or isinstance(entered, Blocking) else entered
+        return self if isinstance(entered, Blocking) and entered.inner is self.inner else entered
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         result: bool | None = self._loop.call(self.inner.__aexit__, kind, error, trace)
         return result
+
+
+class BlockingBatch(Blocking):
+    """A batch of the async façade: `async for` becomes `for`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._loop.iterate(self.inner.__aiter__())
+
+    def __len__(self) -> int:
+        return len(self.inner)
 
 
 async def _guarded(coroutine: Any) -> tuple[Any, BaseException | None]:

@@ -22,8 +22,8 @@ class HandlerFailed(Exception):
 @promise
 def a_block_that_succeeds_acks_its_messages(subject: Subject) -> None:
     subject.publish(1, 2)
-    with subject.queue.process() as lease:
-        assert lease.message.payload == subject.payload(1)
+    with subject.queue.process() as batch:
+        assert batch.payloads == [subject.payload(1)]
         assert subject.counts() == (1, 0, 1, 1, 0)
     assert subject.drain() == subject.payloads(2)
 
@@ -46,24 +46,26 @@ def an_interrupted_block_leaves_its_messages_to_expire(subject: Subject) -> None
 
 @promise
 def a_block_without_work_gets_nothing(subject: Subject) -> None:
-    with subject.queue.process() as lease:
-        assert lease is None
+    with subject.queue.process() as batch:
+        assert not batch
+        assert [*batch] == []
 
 
 @promise
 def messages_settled_in_a_block_stay_settled(subject: Subject) -> None:
     worker: Any = subject.open()
     subject.publish(1)
-    with worker.process() as lease:
-        worker.release(lease)
+    with worker.process() as batch:
+        batch.release(*batch)
     assert subject.drain() == subject.payloads(1)
 
 
 @promise_of("partial_settle", refused(lambda queue, lease: queue.ack(lease, lease.messages)))
 def a_block_settles_its_unsettled_messages_at_its_end(subject: Subject) -> None:
     subject.publish(1, 2, 3)
-    with contextlib.suppress(HandlerFailed), subject.queue.process(max_messages=3) as lease:
-        subject.queue.ack(lease, lease.messages[:2])
+    with contextlib.suppress(HandlerFailed), subject.queue.process(max_messages=3) as batch:
+        one, two, _ = batch
+        batch.ack(one, two)
         raise HandlerFailed
     assert subject.queue.claim(wait=10).message.payload == subject.payload(3)
     assert subject.queue.claim() is None
@@ -72,11 +74,11 @@ def a_block_settles_its_unsettled_messages_at_its_end(subject: Subject) -> None:
 @promise_of("extend", refused(lambda queue, lease: queue.extend(lease, 100)))
 def a_block_holds_its_messages_for_longer_than_one_lease(subject: Subject) -> None:
     subject.publish(1)
-    with beating_often(), subject.open().process(lease=LONG_S) as lease:
+    with beating_often(), subject.open().process(lease=LONG_S) as batch:
         for _ in range(3):
             subject.let_pass(LONG_S // 2)
-            kept(lease, LONG_S)
-        assert not lease.lost
+            kept(batch.lease, LONG_S)
+        assert not batch.lease.lost
         assert subject.recovered(wait_s=0) is None
     assert subject.counts() == (0, 0, 0, 0, 0)
 
@@ -84,8 +86,8 @@ def a_block_holds_its_messages_for_longer_than_one_lease(subject: Subject) -> No
 @promise
 def a_block_that_lost_its_messages_raises_at_its_end(subject: Subject) -> None:
     subject.publish(1)
-    with pytest.raises(LeaseLost), subject.queue.process() as lease:
-        subject.open().release(pickle.loads(pickle.dumps(lease)))  # as another process that holds the lease would
+    with pytest.raises(LeaseLost), subject.queue.process() as batch:
+        subject.open().release(pickle.loads(pickle.dumps(batch.lease)))  # as another process that holds the lease would
     assert subject.drain() == subject.payloads(1)
 
 

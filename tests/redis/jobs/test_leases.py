@@ -236,8 +236,8 @@ def test_large_payloads_come_in_chunks_and_all_of_them_come(world: World) -> Non
 def test_a_block_acks_when_it_succeeds_and_nacks_when_it_raises(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b"])
-    with queue.process() as lease:
-        assert lease.message.payload == "a"
+    with queue.process() as batch:
+        assert batch.payloads == ["a"]
     with pytest.raises(ValueError, match="no"), queue.process():
         raise ValueError("no")
     assert [(m.payload, m.history[-1].reason) for m in queue.peek()] == [("b", "ValueError: no")]

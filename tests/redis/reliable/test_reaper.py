@@ -104,11 +104,11 @@ def test_an_extension_never_shortens(world: World) -> None:
 def test_heartbeats_keep_the_reaper_away_during_a_block(world: World) -> None:
     queue = worker(world, timeout=600)
     queue.publish("a")
-    with beating_often(), running(world, reaper(world, queue, interval=0.02)), queue.process() as lease:
+    with beating_often(), running(world, reaper(world, queue, interval=0.02)), queue.process() as batch:
         for _ in range(3):
             age(world, ms=300_000)
-            kept(lease, 600)
-        assert not lease.lost
+            kept(batch.lease, 600)
+        assert not batch.lease.lost
     assert (drain(queue), processing(world)) == ([], [])
 
 

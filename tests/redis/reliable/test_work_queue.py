@@ -45,17 +45,17 @@ def test_an_unsupported_option_is_refused_before_anything_is_sent(world: World, 
 def test_a_block_acks_when_it_succeeds_and_nacks_when_it_raises(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b"])
-    with queue.process() as lease:
-        assert lease.message.payload == "a"
+    with queue.process() as batch:
+        assert batch.payloads == ["a"]
     with pytest.raises(ZeroDivisionError), queue.process():
         _ = 1 / 0
     message = queue.claim().message
     assert (message.payload, message.history[0].reason) == ("b", "ZeroDivisionError: division by zero")
 
 
-def test_process_yields_none_when_the_queue_is_empty(world: World) -> None:
-    with worker(world).process(wait=0.01) as lease:
-        assert lease is None
+def test_process_yields_an_empty_batch_when_the_queue_is_empty(world: World) -> None:
+    with worker(world).process(wait=0.01) as batch:
+        assert not batch
 
 
 def test_stats_and_backlog_count_messages_by_state(world: World) -> None:

@@ -159,8 +159,8 @@ def test_the_reason_of_a_nack_goes_to_the_log(world: World, caplog: pytest.LogCa
 def test_a_block_acks_when_it_succeeds_and_releases_when_it_raises(world: World) -> None:
     queue = rotation(world)
     queue.publish_many(["a", "b"])
-    with queue.process() as lease:
-        assert lease.message.payload == "a"
+    with queue.process() as batch:
+        assert batch.payloads == ["a"]
     with pytest.raises(ZeroDivisionError), queue.process():
         _ = 1 / 0
     assert (queue.safe_pop(), queue.safe_pop()) == ("b", None)

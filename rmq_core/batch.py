@@ -1,0 +1,223 @@
+"""`Batch`: the messages that a claim returned, under one lease, and how they are settled.
+
+Law: settling a single message takes effect at once. The end of the work, good or bad, settles the others. A settlement
+that comes too late changes nothing in the queue and raises LeaseLost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.errors import ConfigurationError, LeaseLost
+from rmq_core.messages import Isolation, Lease
+from rmq_core.reports import Outcome, SettleReport
+
+if TYPE_CHECKING:
+    from rmq_core.protocol import AsyncWorkQueue, WorkQueue
+
+Q = TypeVar("Q", bound="WorkQueue | AsyncWorkQueue")
+Some: TypeAlias = Sequence[Message | MessageRef]
+GONE = {Outcome.LOST, Outcome.MISSING}
+
+
+class BatchBase(Generic[Q]):
+    """What a blocking and an asyncio batch have in common: the lease, the counts, and what the end has to do.
+
+    The two subclasses add only the calls of their queue.
+    """
+
+    __slots__ = ("_lease", "acked", "dead", "failed", "queue", "released")
+
+    def __init__(self, queue: Q, lease: Lease | None) -> None:
+        self.queue, self._lease = queue, lease
+        self.acked = self.failed = self.dead = self.released = 0
+
+    def __len__(self) -> int:
+        return 0 if self._lease is None else self._lease.count
+
+    @property
+    def lease(self) -> Lease:
+        """The lease. Raises ConfigurationError for an empty batch, which has none."""
+        if self._lease is None:
+            raise ConfigurationError(
+                f"nothing of {self.queue.name!r} was claimed; check `if batch:` before its lease or its messages"
+            )
+        return self._lease
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """Why the claim returned fewer messages than requested, if they had failed together before; else None."""
+        return None if self._lease is None else self._lease.isolation
+
+    def check(self) -> None:
+        """Raise LeaseLost if the lease is known to be lost; call it before a step that cannot be undone."""
+        if self._lease is not None:
+            self._lease.check()
+
+    @property
+    def _open(self) -> bool:
+        """Whether unsettled messages are left."""
+        return self._lease is not None and not self._lease.state.settled
+
+    def _must_ack(self) -> bool:
+        """Return whether the end of successful work has to ack the lease.
+
+        Raises LeaseLost if the work could know that the lease is lost: it may have left messages undone, which an ack
+        would lose, even if Redis would accept it. Otherwise the token decides, however long ago the last heartbeat was.
+        """
+        if (left := self._open) and self.lease.state.lost:
+            raise LeaseLost(self.lease.id, "it could not be extended in time, so the end of the block did not ack it")
+        return left
+
+    def _in_time(self, report: SettleReport, messages: Some) -> None:
+        """Raise LeaseLost if one of these messages was not this holder's any more. Without any, `report` is of all."""
+        if messages and not GONE.isdisjoint(report.outcomes):
+            raise LeaseLost(self.lease.id)
+
+    # Each count changes after its settlement: `self.acked += await ...` would lose what other tasks count meanwhile.
+
+    def _count_acked(self, report: SettleReport, messages: Some = ()) -> None:
+        self._in_time(report, messages)
+        self.acked += report.settled
+
+    def _count_failed(self, report: SettleReport, messages: Some = ()) -> None:
+        self._in_time(report, messages)
+        self.failed += report.settled
+        self.dead += report.dead
+
+    def _count_released(self, report: SettleReport, messages: Some = ()) -> None:
+        self._in_time(report, messages)
+        self.released += report.settled
+
+
+class Batch(BatchBase["WorkQueue"]):
+    """Messages under one lease, in order. Without work it is empty, and false, and has no lease.
+
+    `queue.process()` yields one, and settles at its end the messages that the block left unsettled. Who settles a
+    claimed lease without a block can make one: `Batch(queue, lease)`, which sends no heartbeats, and call one of
+    `finish`, `keep`, `give_up` and `give_back` at the end.
+
+    queue: the queue of the messages. acked, failed, dead, released: counts of messages so far; `failed` includes those
+    that became dead letters.
+    """
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Message]:
+        """Iterate over the messages that are not settled yet; a large batch is read in slices. Raises LeaseLost."""
+        return iter(()) if self._lease is None else self.queue.messages(self._lease)
+
+    @property
+    def payloads(self) -> list[Any]:
+        """The payloads of the messages that are not settled yet. Raises LeaseLost."""
+        return [message.payload for message in self]
+
+    def ack(self, *messages: Message | MessageRef) -> None:
+        """Ack these messages; the others stay unsettled. Raises LeaseLost."""
+        if messages:
+            self._count_acked(self.queue.ack(self.lease, messages), messages)
+
+    def nack(
+        self, *messages: Message | MessageRef, reason: str | None = None, delay: timedelta | float | None = None
+    ) -> None:
+        """Nack these messages: each returns after `delay` or becomes a dead letter. Raises LeaseLost.
+
+        delay: seconds or timedelta; None for the queue's backoff.
+        """
+        if messages:
+            self._count_failed(self.queue.nack(self.lease, messages, reason=reason, delay=delay), messages)
+
+    def release(self, *messages: Message | MessageRef) -> None:
+        """Release these messages, which were not attempted; no delivery is counted. Raises LeaseLost."""
+        if messages:
+            self._count_released(self.queue.release(self.lease, messages), messages)
+
+    def finish(self) -> None:
+        """Ack the unsettled messages after the work succeeded. Raises LeaseLost."""
+        if self._must_ack():
+            self._count_acked(self.queue.ack(self.lease))
+
+    def keep(self, seconds: float | None) -> bool:
+        """Extend the lease for a retry after a failure. Return False if no message was left. Raises LeaseLost.
+
+        seconds: from now on; None for the queue's usual lease.
+        """
+        if left := self._open:
+            self.queue.extend(self.lease, seconds)
+        return left
+
+    def give_up(self, reason: str) -> bool:
+        """Nack the unsettled messages after a failure. Return False if no message was left. Raises LeaseLost."""
+        if left := self._open:
+            self._count_failed(self.queue.nack(self.lease, reason=reason))
+        return left
+
+    def give_back(self) -> bool:
+        """Release the unsettled messages if no failure is to blame. Return False if none was left. Raises LeaseLost."""
+        if left := self._open:
+            self._count_released(self.queue.release(self.lease))
+        return left
+
+
+class AsyncBatch(BatchBase["AsyncWorkQueue"]):
+    """The asyncio version of Batch: `async for`, `await batch.ack(message)`, `await batch.payloads`."""
+
+    __slots__ = ()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """As Batch.__iter__."""
+        return _nothing() if self._lease is None else self.queue.messages(self._lease)
+
+    @property
+    async def payloads(self) -> list[Any]:
+        """As Batch.payloads."""
+        return [message.payload async for message in self]
+
+    async def ack(self, *messages: Message | MessageRef) -> None:
+        """As Batch.ack."""
+        if messages:
+            self._count_acked(await self.queue.ack(self.lease, messages), messages)
+
+    async def nack(
+        self, *messages: Message | MessageRef, reason: str | None = None, delay: timedelta | float | None = None
+    ) -> None:
+        """As Batch.nack."""
+        if messages:
+            self._count_failed(await self.queue.nack(self.lease, messages, reason=reason, delay=delay), messages)
+
+    async def release(self, *messages: Message | MessageRef) -> None:
+        """As Batch.release."""
+        if messages:
+            self._count_released(await self.queue.release(self.lease, messages), messages)
+
+    async def finish(self) -> None:
+        """As Batch.finish."""
+        if self._must_ack():
+            self._count_acked(await self.queue.ack(self.lease))
+
+    async def keep(self, seconds: float | None) -> bool:
+        """As Batch.keep."""
+        if left := self._open:
+            await self.queue.extend(self.lease, seconds)
+        return left
+
+    async def give_up(self, reason: str) -> bool:
+        """As Batch.give_up."""
+        if left := self._open:
+            self._count_failed(await self.queue.nack(self.lease, reason=reason))
+        return left
+
+    async def give_back(self) -> bool:
+        """As Batch.give_back."""
+        if left := self._open:
+            self._count_released(await self.queue.release(self.lease))
+        return left
+
+
+async def _nothing() -> AsyncIterator[Message]:
+    none: tuple[Message, ...] = ()
+    for message in none:
+        yield message
