@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.killed import Kill, TaskKilled, why_killed
-from rmq_core import Lease, LeasedQueue, LeaseLost, Message, RedisMessageQueueError, SettleReport
-from rmq_core.work import HeldBatch
+from rmq_core import (
+    Batch,
+    Lease,
+    LeasedQueue,
+    LeaseLost,
+    Message,
+    MessageRef,
+    RedisMessageQueueError,
+    SettleReport,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
@@ -20,15 +28,18 @@ KILL_BUDGET_S = 2.0  # Airflow sends SIGKILL a few seconds after SIGTERM
 KILLED = "this task was killed, and its messages were released or nacked"
 
 
-class TaskBatch(HeldBatch, Sequence[Message]):
-    """Messages under one lease, in order; empty when there was no work.
+class TaskBatch(Batch, Sequence[Message]):
+    """A Batch that is a sequence of all its messages, and whose task may be killed.
 
     Messages that the function neither acks, nacks nor releases are acked when it returns and nacked when it raises.
     """
 
+    queue: LeasedQueue
+
     def __init__(self, queue: LeasedQueue, lease: Lease | None) -> None:
         super().__init__(queue, lease)
         self.in_hand: Sequence[Message] = ()
+        self._judged: set[int] = set()
         self._given_up = self._killed = False
         self._messages = tuple(super().__iter__())
 
@@ -45,34 +56,34 @@ class TaskBatch(HeldBatch, Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
 
-    @property
-    def lease(self) -> Lease | None:
-        """Return the lease, or None for an empty batch."""
-        return self._lease
-
     def check(self) -> None:
         """Raise LeaseLost if the lease is known to be lost; call this before a step that cannot be undone."""
         if self._killed:
-            raise LeaseLost(self._held.id, KILLED)
+            raise LeaseLost(self.lease.id, KILLED)
         super().check()
 
     def holding(self) -> AbstractContextManager[Any]:
         """Send heartbeats that extend the lease while the block runs."""
-        return nullcontext() if self.lease is None else self._queue.hold(self.lease)
+        return self.queue.hold(self.lease) if self else nullcontext()
+
+    def finish(self) -> None:
+        """Ack the unsettled messages after the work succeeded. Raises LeaseLost, also after a kill."""
+        if self._killed:
+            raise LeaseLost(self.lease.id, KILLED)
+        super().finish()
 
     def give_up(self, reason: str, queue: LeasedQueue | None = None, *, delay: timedelta | float | None = None) -> bool:
         """Nack the messages that the function was working on, release the others; return False if all were settled."""
-        queue = queue or self._queue
+        queue = queue or self.queue
         if not self._open:
             return False
-        left, tried = self.unspoken(self._messages), self.unspoken(self.in_hand)
+        left, tried = self._unjudged(self._messages), self._unjudged(self.in_hand)
         self._given_up = True
         if tried:
             part = {"messages": tried} if len(tried) < len(left) else {}
-            report = queue.nack(self._held, **part, reason=reason, delay=delay)
-            self.failed, self.dead = self.failed + len(tried), self.dead + report.dead
+            self._count_failed(queue.nack(self.lease, **part, reason=reason, delay=delay))
         if len(tried) < len(left):
-            self.released += queue.release(self._held).settled
+            self._count_released(queue.release(self.lease))
         return True
 
     def kill(self, kill: Kill, queue: LeasedQueue) -> None:
@@ -90,10 +101,14 @@ class TaskBatch(HeldBatch, Sequence[Message]):
     def _open(self) -> bool:
         return super()._open and not self._given_up
 
-    def _spoken(self, report: SettleReport, messages: Sequence[Message]) -> SettleReport:
-        if self._killed:
-            raise LeaseLost(self._held.id)
-        return super()._spoken(report, messages)
+    def _in_time(self, report: SettleReport, messages: Sequence[Message | MessageRef]) -> None:
+        if messages and self._killed:
+            raise LeaseLost(self.lease.id)
+        super()._in_time(report, messages)
+        self._judged |= {message.index for message in messages}
+
+    def _unjudged(self, messages: Sequence[Message]) -> list[Message]:
+        return [message for message in messages if message.index not in self._judged]
 
 
 class ReleaseOnKillMixin:
@@ -130,7 +145,7 @@ class ReleaseOnKillMixin:
         """
         self._killed = True
         batch, reopen = self._batch, self._reopen
-        if batch is None or reopen is None or batch.lease is None:
+        if not batch or reopen is None:
             return
         kill = why_killed(self._ti, batch.lease.owner)
         try:

@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue
-from rmq_core.work import HeldBatch, OnSettled, check_on_settled
+from rmq_core import Batch, Lease, LeaseAlreadySettled, LeasedQueue
+from rmq_core.work import OnSettled, check_on_settled
 from rmq_dagster import runs
 from rmq_dagster.claiming import check_batch, claim, shortened
 from rmq_dagster.console_link import console_link
 from rmq_dagster.ending import concluding
 
 
-class ClaimedBatch(HeldBatch):
-    """Messages under one lease, in order; empty, and false, when nothing was ready.
+class ClaimedBatch(Batch):
+    """A Batch of a step, with metadata for its result; empty, and false, when nothing was ready.
 
     Messages that are neither acked, nacked nor released in the block are acked when it ends. When it raises they are
     nacked, unless Dagster will retry: then the retry takes them over. `acked_before`: how many messages an earlier run
@@ -33,22 +33,20 @@ class ClaimedBatch(HeldBatch):
         self.acked_before, self.asked = acked_before, asked
 
     @property
-    def lease(self) -> Lease:
-        """Return the lease; an empty batch has none."""
-        return self._held
-
-    @property
     def metadata(self) -> dict[str, Any]:
         """Return metadata for the step's result: queue, lease, count, seconds held, why isolation shortened a claim.
 
         With `RMQ_CONSOLE`, `rmq/console` and `rmq/lease` link to queue and lease in the console of `rmq serve`.
         """
-        links = console_link(self.queue, None if self._lease is None else self._lease.id)
-        values: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self), **links}
+        links = console_link(self.queue.name, None if self._lease is None else self._lease.id)
+        values: dict[str, Any] = {"rmq/queue": self.queue.name, "rmq/claimed": len(self), **links}
         if self._lease is not None:
             values |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}
             values |= shortened(self._lease, self.asked)
         return values | ({} if self.acked_before is None else {"rmq/acked_before": self.acked_before})
+
+
+B = TypeVar("B", bound=ClaimedBatch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class Terms:
 @contextmanager
 def working(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> Iterator[ClaimedBatch]:
     """Claim, send heartbeats while the block runs, and settle according to how it ends."""
-    batch = _claimed(context, queue, terms)
+    batch = claimed(context, queue, terms, ClaimedBatch)
     if not batch:
         yield batch
         return
@@ -79,10 +77,11 @@ def working(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> Iter
         batch.finish()
 
 
-def _claimed(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> ClaimedBatch:
+def claimed(context: runs.StepContext, queue: LeasedQueue, terms: Terms, kind: type[B]) -> B:
+    """Return the batch of a step; an empty one when nothing is ready or its messages were acked before."""
     try:
         lease = claim(context, queue, **dataclasses.asdict(terms))
     except LeaseAlreadySettled as settled:
         context.log.info("All messages of lease %r were acked before: %d message(s)", settled.lease_id, settled.acked)
-        return ClaimedBatch(queue, None, settled.acked, asked=terms.max_messages)
-    return ClaimedBatch(queue, lease, asked=terms.max_messages)
+        return kind(queue, None, settled.acked, asked=terms.max_messages)
+    return kind(queue, lease, asked=terms.max_messages)

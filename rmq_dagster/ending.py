@@ -61,7 +61,7 @@ def concluding(context: runs.StepContext, held: Settleable, config: LeasedConfig
 
 
 def _report(context: runs.StepContext, held: Settleable, config: LeasedConfig, error: BaseException) -> None:
-    context.log.info("The lease %r is %s", held.lease and held.lease.id, _conclude(context, held, config, error))
+    context.log.info("The lease %r is %s", held.lease.id, _conclude(context, held, config, error))
 
 
 def _conclude(context: runs.StepContext, held: Settleable, config: LeasedConfig, raised: BaseException) -> str:

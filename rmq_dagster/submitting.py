@@ -9,40 +9,30 @@ secrets.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseLost, LeftUnsettled, RedisSettings
-from rmq_core.work import Handover, LeaseWatch, Submission, check_secrets
+from rmq_core import Lease, LeasedQueue, LeaseLost, LeftUnsettled, RedisSettings
+from rmq_core.work import LeaseWatch, Submission, check_secrets
 from rmq_dagster import runs
-from rmq_dagster.batch import Terms
-from rmq_dagster.claiming import claim, shortened
-from rmq_dagster.console_link import console_link
+from rmq_dagster.batch import ClaimedBatch, Terms, claimed
 from rmq_dagster.ending import concluding
 
 
-class SubmittedBatch:
-    """Messages that a driver works on; empty, and false, when nothing was ready or an earlier run acked them.
+class SubmittedBatch(ClaimedBatch):
+    """A ClaimedBatch that a driver works on; empty, and false, when nothing was ready or an earlier run acked it.
 
     `extras` are those for the Pipes client. `parameters` are the same as two parameters, for a driver without Pipes.
+    From the moment that the driver adopts the lease, only the driver can read and settle the messages.
     """
 
-    def __init__(self, queue: str, metadata: Mapping[str, Any], handover: Handover | None, secrets: Any) -> None:
-        self.queue = queue
-        self._started, self._metadata = time.monotonic(), metadata
-        self.extras: dict[str, Any] = {} if handover is None else handover.extras(secrets)
-        self.parameters: list[str] = [] if handover is None else handover.parameters(secrets)
-
-    def __bool__(self) -> bool:
-        return bool(self.extras)
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Return metadata for the step's result, like that of `ClaimedBatch`."""
-        seconds = {"rmq/seconds": round(time.monotonic() - self._started, 3)} if self else {}
-        return {**self._metadata, **seconds}
+    def __init__(
+        self, queue: LeasedQueue, lease: Lease | None, acked_before: int | None = None, *, asked: int = 0
+    ) -> None:
+        super().__init__(queue, lease, acked_before, asked=asked)
+        self.extras: dict[str, Any] = {}
+        self.parameters: list[str] = []
 
 
 @contextmanager
@@ -57,25 +47,18 @@ def submitting(
 ) -> Iterator[SubmittedBatch]:
     """Claim, keep the lease for the driver that the block runs, and settle according to how the block ends."""
     check_secrets(settings, secrets)
-    about = {"rmq/queue": queue.name, **console_link(queue.name, None)}
-    try:
-        lease = claim(context, queue, max_messages=terms.max_messages, on_settled=terms.on_settled)
-    except LeaseAlreadySettled as settled:
-        yield SubmittedBatch(queue.name, {**about, "rmq/claimed": 0, "rmq/acked_before": settled.acked}, None, secrets)
+    batch = claimed(context, queue, terms, SubmittedBatch)
+    if not batch:
+        yield batch
         return
-    if lease is None:
-        yield SubmittedBatch(queue.name, {**about, "rmq/claimed": 0}, None, secrets)
-        return
-    about |= {**console_link(queue.name, lease.id), "rmq/claimed": lease.count, "rmq/lease_id": lease.id}
-    submission = Submission(queue, lease)
+    submission = Submission(queue, batch.lease)
     with concluding(context, submission, queue.config):
-        batch = SubmittedBatch(
-            queue.name, about | shortened(lease, terms.max_messages), submission.handover(settings), secrets
-        )
-        with LeaseWatch(submission, lambda: _report_loss(context, lease.id)) as watch:
+        handover = submission.handover(settings)
+        batch.extras, batch.parameters = handover.extras(secrets), handover.parameters(secrets)
+        with LeaseWatch(submission, lambda: _report_loss(context, batch.lease.id)) as watch:
             yield batch
         if watch.lost is not None:
-            raise LeaseLost(lease.id) from watch.lost
+            raise LeaseLost(batch.lease.id) from watch.lost
         if not ack_unadopted:
             _check_adopted(submission)
         submission.finish()

@@ -172,7 +172,7 @@ class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, Decorat
     def _call_and_settle(self, batch: TaskBatch, context: Context) -> Any:
         batch.in_hand = batch
         try:
-            with working_on(batch.queue, batch):
+            with working_on(batch.queue.name, batch):
                 value = self._handle_output(self._call(batch, context))
             self._check_output(value)
             batch.finish()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rmq_core.envelope.publishers import PUBLISHERS
 from rmq_core.history import acting_as
-from rmq_core.work.batch import HeldBatch
 from rmq_core.work.claiming import (
     Claimant,
     Claimed,
@@ -35,7 +34,6 @@ __all__ = [
     "Exceeded",
     "Grade",
     "Handover",
-    "HeldBatch",
     "LeaseWatch",
     "LimitBounds",
     "OnSettled",

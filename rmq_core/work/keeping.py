@@ -15,7 +15,7 @@ class Settleable(Protocol):
     """An object that holds a lease. Each method returns False, or raises LeaseLost, when no message was left."""
 
     @property
-    def lease(self) -> Lease | None:
+    def lease(self) -> Lease:
         """The lease."""
 
     def keep(self, seconds: float | None) -> bool:
@@ -47,7 +47,8 @@ def conclude(
     except LeaseLost:
         left = False
     except RedisMessageQueueError as trouble:
-        name = held.lease and held.lease.id
-        log.warning("Lease %s was not changed; its messages are redelivered when it expires.", name, exc_info=True)
+        log.warning(
+            "Lease %s was not changed; its messages are redelivered when it expires.", held.lease.id, exc_info=True
+        )
         return f"left to expire: {trouble}"
     return done if left else "no longer held"

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from typing import Protocol
 
 import psutil
 
-from rmq_core import Lease, LeasedConfig, LeaseLost, Message
+from rmq_core import Batch, LeasedConfig, LeaseLost
 from tests.faults.airflow.ledger import Ledger, fence_of
 
 LIVE = ("continuous", "backfill", "poison", "terminated", "down")
@@ -28,25 +26,12 @@ BY, NOTHING = "by", "nothing"
 """Verbs of the ledger: a process that works and when it was started, and work that got no messages."""
 
 
-class Batch(Protocol):
-    """What the batches of both packages have in common."""
-
-    @property
-    def queue(self) -> str: ...
-    @property
-    def lease(self) -> Lease | None: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Message]: ...
-    def ack(self, *messages: Message) -> None: ...
-
-
 def work(batch: Batch) -> int:
     """Work on each message and ack it; return how many there were. Fail as a whole when one of them is poison."""
-    ledger = Ledger(batch.queue)
-    if not len(batch):
+    ledger = Ledger(batch.queue.name)
+    if not batch:
         ledger.write(NOTHING, os.getpid(), ["-"])
         return 0
-    assert batch.lease is not None
     fence, messages = fence_of(batch.lease.token), list(batch)
     ledger.write(BY, os.getpid(), [repr(psutil.Process().create_time())])
     if any(str(message.payload).startswith(POISON) for message in messages):

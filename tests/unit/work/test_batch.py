@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rmq_airflow.batch import TaskBatch
-from rmq_core import ConfigurationError, LeaseLost
-from rmq_core.work import HeldBatch, conclude
+from rmq_core import Batch, ConfigurationError, LeaseLost
+from rmq_core.work import conclude
 from rmq_dagster import ClaimedBatch
 from tests.unit.work.fake import FakeQueue
 
@@ -25,7 +25,7 @@ def batch(request: pytest.FixtureRequest, queue: FakeQueue) -> Any:
     return made
 
 
-def test_a_verdict_is_settled_and_counted_at_once(batch: HeldBatch, queue: FakeQueue) -> None:
+def test_a_verdict_is_settled_and_counted_at_once(batch: Batch, queue: FakeQueue) -> None:
     first, second, third = batch
     batch.ack(first)
     batch.nack(second, reason="bad")
@@ -35,14 +35,14 @@ def test_a_verdict_is_settled_and_counted_at_once(batch: HeldBatch, queue: FakeQ
     assert (batch.acked, batch.failed, batch.dead, batch.released) == (1, 1, 0, 1)
 
 
-def test_a_verdict_that_comes_too_late_raises(batch: HeldBatch, queue: FakeQueue) -> None:
+def test_a_verdict_that_comes_too_late_raises(batch: Batch, queue: FakeQueue) -> None:
     queue.taken = True
     with pytest.raises(LeaseLost):
         batch.ack(*batch)
     assert batch.acked == 0
 
 
-def test_the_end_acks_messages_without_a_verdict_once(batch: HeldBatch, queue: FakeQueue) -> None:
+def test_the_end_acks_messages_without_a_verdict_once(batch: Batch, queue: FakeQueue) -> None:
     batch.finish()
     batch.finish()
     assert queue.did == [("ack", "all")]
@@ -81,7 +81,7 @@ def test_a_settled_or_lost_lease_is_left_alone_and_one_that_redis_cannot_settle_
 @pytest.mark.parametrize("kind", [TaskBatch, ClaimedBatch])
 def test_an_empty_batch_holds_nothing_and_reports_it(kind: Any, queue: FakeQueue) -> None:
     empty = kind(queue, None)
-    assert (len(empty), list(empty), empty.payloads, empty.isolation, empty.queue) == (0, [], [], None, "q")
+    assert (len(empty), list(empty), empty.payloads, empty.isolation, empty.queue) == (0, [], [], None, queue)
     empty.check()
     empty.ack()
     other = next(queue.messages(queue.claim(max_messages=1, lease_id="other", owner="me")))

@@ -28,13 +28,13 @@ def keeps(queue: str) -> bool:
 
 def hang(messages: Any) -> None:
     """Wait until the process is killed."""
-    if keeps(messages.queue):
-        Ledger(messages.queue).stand_still()
+    if keeps(messages.queue.name):
+        Ledger(messages.queue.name).stand_still()
 
 
 def work(messages: Any) -> int:
     """Raise, or return and thereby ack the messages."""
-    if keeps(messages.queue):
+    if keeps(messages.queue.name):
         raise RuntimeError("as it was told")
     return len(messages)
 

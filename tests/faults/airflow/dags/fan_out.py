@@ -24,8 +24,8 @@ def shares(dag_run: Any = None) -> list[int]:
 def work(messages: Any, share: int, ti: Any = None) -> int:
     """The first tasks wait while they hold messages; the faults hit them in the meantime."""
     if share < len(VICTIMS) and ti.try_number == 1:
-        Ledger(place_of(messages.queue, share)).stand_still()
-    ledger = Ledger(messages.queue)
+        Ledger(place_of(messages.queue.name, share)).stand_still()
+    ledger = Ledger(messages.queue.name)
     for message in messages:
         ledger.have_effect(message.deliveries, message.id, message.payload)
     return len(messages)
@@ -34,7 +34,7 @@ def work(messages: Any, share: int, ti: Any = None) -> int:
 @task.redis_queue(queue=QUEUE, max_messages=SHARE, max_batches=None, trigger_rule="all_done", **RETRY)
 def rest(messages: Any) -> int:
     """Consume until nothing is left."""
-    ledger = Ledger(messages.queue)
+    ledger = Ledger(messages.queue.name)
     for message in messages:
         ledger.have_effect(message.deliveries, message.id, message.payload)
     return len(messages)

@@ -16,7 +16,7 @@ BOUNDS: dict[str, dict[str, Any]] = {"pooled": {"pool": POOL}, "bounded": {"max_
 
 def consume(messages: Any, share: int) -> int:
     """Work on a batch, for long enough that tasks overlap if nothing prevents it."""
-    ledger = Ledger(messages.queue)
+    ledger = Ledger(messages.queue.name)
     for message in messages:
         ledger.have_effect(fence_of(messages.lease.token), message.id, message.payload)
     time.sleep(WORK_S)

@@ -27,7 +27,7 @@ TIMEOUT = timedelta(seconds=20)
 
 def one_by_one(batch: Any) -> None:
     """Work on each message and ack it by itself, so that the ledger can tell what was settled."""
-    ledger, fence = Ledger(batch.queue), fence_of(batch.lease.token)
+    ledger, fence = Ledger(batch.queue.name), fence_of(batch.lease.token)
     for message in batch:
         ledger.work(fence, message.id, message.payload)
         try:
