@@ -39,8 +39,8 @@ def main() -> None:
     with _pipes() as pipes:
         spark = rmq_spark.session("flight-delays", **SPARK)
         with tasks_counted(spark), rmq_spark.adopted_batch(spark) as batch:
-            report = {"items": batch.count, "already_settled": batch.already_settled}
-            if batch.count:
+            report = {"items": len(batch), "already_settled": batch.already_settled}
+            if batch:
                 report |= work(batch, options)
         report |= {"seconds": round(time.monotonic() - started, 1)}
         print(json.dumps(report), flush=True)

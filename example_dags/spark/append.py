@@ -21,7 +21,7 @@ def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
     DeltaTable.create(table, SCHEMA, mode="ignore")
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
         append_once(batch, table, orders)
-    return batch.count
+    return len(batch)
 
 
 def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> None:

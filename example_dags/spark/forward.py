@@ -24,9 +24,9 @@ def publish(batch: ClaimedBatch, url: str, queue: str) -> None:
 def run(spark: SparkSession, url: str, queue: str, run_id: str) -> int:
     """Do the work of one run of an orchestrator; return the number of messages."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
-        if batch.count:
+        if batch:
             publish(batch, url, queue)
-    return batch.count
+    return len(batch)
 
 
 def stream(spark: SparkSession, url: str, queue: str, checkpoint: str) -> None:

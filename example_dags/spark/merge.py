@@ -25,9 +25,9 @@ def merge(messages: DataFrame, table: str) -> None:
 def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
     """Do the work of one run of an orchestrator; return the number of messages."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
-        if batch.count:
+        if batch:
             merge(batch.df, table)
-    return batch.count
+    return len(batch)
 
 
 def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> None:

@@ -16,9 +16,9 @@ def overwrite(messages: DataFrame, table: str, batch: str) -> None:
 def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
     """Do the work of one run of an orchestrator; return the number of messages. A retry gets the same messages."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
-        if batch.count:
+        if batch:
             overwrite(batch.df, table, run_id)
-    return batch.count
+    return len(batch)
 
 
 def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> None:

@@ -29,6 +29,6 @@ def upsert(dsn: str, rows: Iterable[Row]) -> None:
 def run(spark: SparkSession, url: str, dsn: str, run_id: str) -> int:
     """Do the work of one run of an orchestrator; return the number of messages."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
-        if batch.count:
+        if batch:
             orders(batch.df).foreachPartition(partial(upsert, dsn))
-    return batch.count
+    return len(batch)

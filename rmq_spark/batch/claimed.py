@@ -17,11 +17,20 @@ from typing import Literal, TypedDict, Unpack
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisSettings
+from rmq_core import (
+    ConfigurationError,
+    Isolation,
+    Lease,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeasedQueue,
+    LeaseLost,
+    RedisSettings,
+)
 from rmq_core.tracing import traced
 from rmq_core.work import Handover
 from rmq_spark.batch.ending import OnFailure, Verdicts, settled
-from rmq_spark.batch.held import HeldLease, claim_shards, name_of, slices_of
+from rmq_spark.batch.held import ShardBatch, claim_shards, name_of, slices_of
 from rmq_spark.batch.jobs import parallelism, tagged_jobs
 from rmq_spark.batch.watch import LossWatch, exit_with_parent
 from rmq_spark.data_source import frame_of
@@ -61,7 +70,9 @@ ADOPTED = BatchPolicy(on_failure="keep", exit_driver=True)  # the submitter know
 
 @dataclass(frozen=True)
 class ClaimedBatch:
-    """The messages as `df` (columns: `MESSAGE_SCHEMA`) and their number. Without work, `lease` is None and `df` empty.
+    """The messages as `df` (columns: `MESSAGE_SCHEMA`) and their number, `len(batch)`. Without work it is false.
+
+    Unlike a Batch of the core it may have the messages of several queues, its shards, and settles none before its end.
 
     `leases`: the leases of the messages, one for each shard with work. `already_settled`: the batch is empty because an
     earlier run processed and acked its messages. `name`: an idempotency key for writes of these messages, such as a
@@ -70,17 +81,27 @@ class ClaimedBatch:
     """
 
     df: DataFrame
-    count: int = 0
     leases: tuple[Lease, ...] = ()
     already_settled: bool = False
     watch: LossWatch | None = None
     verdicts: Verdicts | None = None
     name: str = ""
+    _count: int = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     @property
-    def lease(self) -> Lease | None:
-        """Return the only lease, or the first lease of a batch of shards."""
-        return self.leases[0] if self.leases else None
+    def lease(self) -> Lease:
+        """Return the only lease, or the first of a batch of shards. Raises ConfigurationError for an empty batch."""
+        if not self.leases:
+            raise ConfigurationError("nothing was claimed; check `if batch:` before its lease")
+        return self.leases[0]
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """Return why a claim returned fewer messages than requested, if they had failed together before; else None."""
+        return next((lease.isolation for lease in self.leases if lease.isolation), None)
 
     def check(self) -> None:
         """Raise LeaseLost when the lease is lost; call this before a step that cannot be undone."""
@@ -167,18 +188,18 @@ def adopted_batch(
             yield batch
 
 
-def _alone(queue: LeasedQueue, take: Callable[[], Lease | None]) -> list[HeldLease]:
+def _alone(queue: LeasedQueue, take: Callable[[], Lease | None]) -> list[ShardBatch]:
     lease = take()
     if lease and lease.isolation:
         log.warning("lease %r has only %d messages: %s", lease.id, lease.count, lease.isolation)
-    return [HeldLease(queue, lease)] if lease else []
+    return [ShardBatch(queue, lease)] if lease else []
 
 
 @contextmanager
 def _batch(
     spark: SparkSession,
     settings: RedisSettings,
-    take: Callable[[], list[HeldLease]],
+    take: Callable[[], list[ShardBatch]],
     policy: BatchPolicy,
     lease_time: float | timedelta | None = None,
     keep_ms: int | None = None,
@@ -198,18 +219,18 @@ def _batch(
         _watched(spark, held, policy) as watch,
         ExitStack() as beats,
     ):
-        for queue, lease in held:
-            beats.enter_context(queue.hold(lease, lease_time, on_lost=watch.lose))
-        infos = [info_of(queue, lease.id) for queue, lease in held]
+        for each in held:
+            beats.enter_context(each.queue.hold(each.lease, lease_time, on_lost=watch.lose))
+        infos = [info_of(each.queue, each.lease.id) for each in held]
         slices = slices_of(held, infos, policy.partitions or min(MOST_PARTITIONS, 2 * parallelism(spark)))
         frame = frame_of(spark, LeaseReader(settings, slices))
         count = sum(piece.unsettled for piece in slices)
-        leases = tuple(lease for _, lease in held)
-        yield ClaimedBatch(frame, count, leases, watch=watch, verdicts=verdicts, name=name_of(infos))
+        leases = tuple(each.lease for each in held)
+        yield ClaimedBatch(frame, leases, watch=watch, verdicts=verdicts, name=name_of(infos), _count=count)
 
 
 @contextmanager
-def _watched(spark: SparkSession, held: Sequence[HeldLease], policy: BatchPolicy) -> Iterator[LossWatch]:
+def _watched(spark: SparkSession, held: Sequence[ShardBatch], policy: BatchPolicy) -> Iterator[LossWatch]:
     """Cancel the block's Spark jobs when the lease is lost, and raise LeaseLost in place of their errors.
 
     A block that ends without an error after the loss raises LeaseLost too, even if Redis would still accept its ack:

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from rmq_core import ConfigurationError, LeaseLost, MessageRef, Outcome, RedisMessageQueueError
-from rmq_spark.batch.held import HeldLease
+from rmq_spark.batch.held import ShardBatch
 from rmq_spark.write.settling import Verdict, nack_each
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Verdicts:
     keep: whether a failing block keeps the leases, because a table may have their messages under the batch's name.
     """
 
-    def __init__(self, held: Sequence[HeldLease]) -> None:
+    def __init__(self, held: Sequence[ShardBatch]) -> None:
         self.keep = False
         self._held = held
         self._failed: dict[MessageRef, Verdict] = {}
@@ -44,8 +44,7 @@ class Verdicts:
     def add(self, failed: DataFrame, reason: str | Column | None, delay: timedelta | float | None) -> int:
         """Record the messages that the rows of `failed` name; return their number. Raises ConfigurationError."""
         reasons = _reasons_of(failed, reason)
-        messages = chain.from_iterable(queue.messages(lease) for queue, lease in self._held)
-        refs = [message.ref for message in messages if message.id in reasons]
+        refs = [message.ref for message in chain.from_iterable(self._held) if message.id in reasons]
         strangers = reasons.keys() - {ref.id for ref in refs}
         if strangers:
             raise ConfigurationError(
@@ -55,18 +54,18 @@ class Verdicts:
         self._failed.update({ref: (reasons[ref.id], delay) for ref in refs})
         return len(refs)
 
-    def settle(self, held: HeldLease) -> None:
+    def settle(self, held: ShardBatch) -> None:
         """Nack the failed messages of one lease, unless it is settled already. Raises LeaseLost."""
-        queue, lease = held
+        lease = held.lease
         if lease.state.settled:
             return
         verdicts = {ref: verdict for ref, verdict in self._failed.items() if ref.lease_id == lease.id}
-        if any(outcome is Outcome.LOST for _, outcome in nack_each(queue, lease, verdicts)):
+        if any(outcome is Outcome.LOST for _, outcome in nack_each(held.queue, lease, verdicts)):
             raise LeaseLost(lease.id)
 
 
 @contextmanager
-def settled(held: Sequence[HeldLease], on_failure: OnFailure, keep_ms: int | None = None) -> Iterator[Verdicts]:
+def settled(held: Sequence[ShardBatch], on_failure: OnFailure, keep_ms: int | None = None) -> Iterator[Verdicts]:
     """Settle the held leases when the block ends. Raises LeaseLost for the first lease that is lost.
 
     keep_ms: how long a failing block leaves leases that it keeps, at least; None leaves them as they are.
@@ -89,42 +88,37 @@ def settled(held: Sequence[HeldLease], on_failure: OnFailure, keep_ms: int | Non
     _ack(held)
 
 
-def _verify(held: Sequence[HeldLease]) -> None:
+def _verify(held: Sequence[ShardBatch]) -> None:
     """Raise before anything is acked if one of several acks would fail. A single ack needs no such check."""
     left = [each for each in held if not each.lease.state.settled]
-    for queue, lease in left if len(left) > 1 else ():
-        queue.extend(lease)
+    for each in left if len(left) > 1 else ():
+        each.keep(None)
 
 
-def _ack(held: Sequence[HeldLease]) -> None:
+def _ack(held: Sequence[ShardBatch]) -> None:
     failures = []
-    for queue, lease in held:
+    for each in held:
         try:
-            if not lease.state.settled:
-                queue.ack(lease)
+            each.finish()
         except RedisMessageQueueError as error:
             failures.append(error)
     if failures:
         raise failures[0]
 
 
-def _nack(held: HeldLease, verdicts: Verdicts, reason: str) -> None:
-    queue, lease = held
+def _nack(held: ShardBatch, verdicts: Verdicts, reason: str) -> None:
     try:
         verdicts.settle(held)
-        if not lease.state.settled:
-            queue.nack(lease, reason=reason)
+        held.give_up(reason)
     except RedisMessageQueueError as error:  # the caller must see the failure of the work instead
-        log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)
+        log.warning("lease %r could not be nacked, it will expire: %s", held.lease.id, error)
 
 
-def _leave(held: HeldLease, seconds: float) -> None:
-    queue, lease = held
+def _leave(held: ShardBatch, seconds: float) -> None:
     try:
-        if not lease.state.settled:
-            queue.extend(lease, seconds)
+        held.keep(seconds)
     except RedisMessageQueueError as error:  # the caller must see the failure of the work instead
-        log.warning("lease %r could not be kept for a retry, it will expire: %s", lease.id, error)
+        log.warning("lease %r could not be kept for a retry, it will expire: %s", held.lease.id, error)
 
 
 def _reasons_of(failed: DataFrame, reason: str | Column | None) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""The leases of a batch, either one or one for each shard with work, which are claimed, read and named together."""
+"""The parts of a batch, one lease or one for each shard with work, which are claimed, read and named together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 from rmq_core import (
+    Batch,
     ConfigurationError,
-    Lease,
     LeaseAlreadySettled,
     LeasedQueue,
     LeaseInfo,
@@ -22,18 +22,21 @@ from rmq_spark.read.lease import LeaseSlice, plan
 LONGEST_NAME = 200
 
 
-class HeldLease(NamedTuple):
-    """A lease, and the queue of its messages."""
+class ShardBatch(Batch):
+    """The messages of one lease: those of the only queue, or of one shard."""
 
     queue: LeasedQueue
-    lease: Lease
 
 
-def slices_of(held: Sequence[HeldLease], infos: Sequence[LeaseInfo], parts: int) -> list[LeaseSlice]:
+def slices_of(held: Sequence[ShardBatch], infos: Sequence[LeaseInfo], parts: int) -> list[LeaseSlice]:
     """Return the messages of all leases in about `parts` slices, at least one for each lease. Raises LeaseLost."""
     count = sum(info.count for info in infos)
     shares = [max(1, parts * info.count // count) for info in infos]
-    return [piece for each, info, share in zip(held, infos, shares, strict=True) for piece in plan(*each, info, share)]
+    return [
+        piece
+        for each, info, share in zip(held, infos, shares, strict=True)
+        for piece in plan(each.queue, each.lease, info, share)
+    ]
 
 
 def name_of(leases: Sequence[LeaseInfo]) -> str:
@@ -53,7 +56,7 @@ def claim_shards(
     wait: float | timedelta = 0,
     keep: bool = False,
     **claim: Any,
-) -> list[HeldLease]:
+) -> list[ShardBatch]:
     """Claim leases `<lease_id>/s<k>` of the shards that have work, of about the same number of messages each.
 
     If an earlier attempt left leases, take over only these: a retry gets the messages that it had, and no others. When
@@ -67,19 +70,19 @@ def claim_shards(
         )
     names = {} if lease_id is None else {queue: f"{lease_id}/s{number}" for number, queue in enumerate(shards)}
     left = _left(lease_id, names) if lease_id is not None else []
-    held: list[HeldLease] = []
+    held: list[ShardBatch] = []
     try:
         for number, queue in enumerate(left or shards):
-            rest = max_messages - sum(lease.count for _, lease in held)
+            rest = max_messages - sum(map(len, held))
             share = max_messages if left else -(-rest // (len(shards) - number))  # of the remaining number, rounded up
             lease = queue.claim(max_messages=share, lease_id=names.get(queue), **claim) if share else None
-            held += [HeldLease(queue, lease)] if lease else []
+            held += [ShardBatch(queue, lease)] if lease else []
     except Exception as error:
         if left and lease_id is not None and isinstance(error, LeaseAlreadySettled):
             _left(lease_id, names)
-        for queue, lease in held if not keep else ():
+        for each in held if not keep else ():
             with suppress(RedisMessageQueueError):
-                queue.release(lease)
+                each.give_back()
         raise
     return held
 

@@ -16,7 +16,7 @@ from math import inf
 from pathlib import Path
 
 from rmq_core import Lease, LeaseLost, RedisMessageQueueError
-from rmq_spark.batch.held import HeldLease
+from rmq_spark.batch.held import ShardBatch
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class LossWatch:
     before the deadline that the last beat set.
     """
 
-    def __init__(self, held: Sequence[HeldLease], on_lost: Callable[[], object], *, exit_driver: bool) -> None:
+    def __init__(self, held: Sequence[ShardBatch], on_lost: Callable[[], object], *, exit_driver: bool) -> None:
         self._held = held
         self._on_lost = on_lost
         self._exit_driver = exit_driver
@@ -98,7 +98,7 @@ class LossWatch:
             self._closed.wait(min(left_s, LOOK_S) if left_s > 0 else LOOK_S)
 
 
-def _is_gone(held: HeldLease) -> bool:
+def _is_gone(held: ShardBatch) -> bool:
     try:
         info = held.queue.lease_info(held.lease.id)
     except RedisMessageQueueError:  # an unreachable Redis is not a loss

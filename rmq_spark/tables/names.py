@@ -39,7 +39,7 @@ def batch_names(batch: Messages) -> tuple[BatchName, ...]:
     column `lease`, or is no stream's.
     """
     if isinstance(batch, ClaimedBatch):
-        return (BatchName(batch.name, 0),) if batch.count else ()
+        return (BatchName(batch.name, 0),) if batch else ()
     if not isinstance(batch, DataFrame):
         raise ConfigurationError(
             f"batch must be the batch of claimed_batch or adopted_batch, or the DataFrame that foreachBatch gets, not"

@@ -118,7 +118,6 @@ def test_password_and_token_show_up_nowhere(
     settings = RedisSettings.from_url(redis_url, username="spark", password=CANARY)
     shown = io.StringIO()
     with claimed_batch(spark, settings, QUEUE) as batch, redirect_stdout(shown):
-        assert batch.lease is not None
         batch.df.createOrReplaceTempView("messages")
         assert spark.sql("select count(distinct message_id) from messages").first() == (10,)
         batch.df.explain("extended")

@@ -26,7 +26,7 @@ from rmq_core import (
 )
 from rmq_spark import BatchPolicy, claimed_batch, drain, shard_names
 from rmq_spark.batch.ending import settled
-from rmq_spark.batch.held import HeldLease, claim_shards
+from rmq_spark.batch.held import ShardBatch, claim_shards
 from rmq_spark.place.shards import open_shards
 from tests.servers import Cluster
 from tests.spark.conftest import QUEUE
@@ -88,14 +88,14 @@ def test_a_logical_queue_is_written_read_and_acked_on_all_nodes(
     assert len({cluster.owner(f"{{{queue.name}}}").port for queue in shards}) > 1
     with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
         assert numbers(batch.df) == list(range(1000))
-        assert batch.count == 1000
+        assert len(batch) == 1000
         assert batch.df.rdd.getNumPartitions() == SHARDS
         found = batch.df.select("lease", "queue").distinct().collect()
         assert sorted(map(tuple, found)) == [(f"run/s{k}", queue.name) for k, queue in enumerate(shards)]
         batch.check()
     assert [sum(queue.stats()[:5]) for queue in shards] == [0] * SHARDS
     with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-        assert (batch.count, batch.already_settled) == (0, True)
+        assert (len(batch), batch.already_settled) == (0, True)
 
 
 def test_rows_without_a_key_are_spread_evenly(spark: SparkSession, url: str, shards: list[LeasedQueue]) -> None:
@@ -136,7 +136,7 @@ def test_the_retry_of_a_partly_acked_batch_acks_the_rest(
     with pytest.raises(SystemExit):
         work()
     with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-        assert (batch.count, batch.already_settled) == (0, True)
+        assert (len(batch), batch.already_settled) == (0, True)
     assert [sum(queue.stats()[:5]) for queue in shards] == [0] * SHARDS
 
 
@@ -169,7 +169,7 @@ def test_a_driver_that_dies_between_two_acks_has_already_settled_its_failed_rows
     monkeypatch.undo()
     assert acked == ["run/s0"]
     with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-        assert (batch.count, batch.already_settled) == (0, True)
+        assert (len(batch), batch.already_settled) == (0, True)
     assert (ready(shards), held(shards)) == (after, [0] * SHARDS)
     assert [message.history[0].reason for message in shards[3].peek(9)] == ["odd"]
 
@@ -248,7 +248,7 @@ def replaced(client: redis.Redis, at: int, retry_at: int) -> tuple[str, str, int
         try:
             queues = [LeasedQueue(client, name) for name in names]
             held = claim_shards([Calls(queue, counted, retry_at, stop) for queue in queues], **claim)  # type: ignore[arg-type]
-            return f"claimed {sum(lease.count for _, lease in held)}"
+            return f"claimed {sum(map(len, held))}"
         except LeaseAlreadySettled:
             return "settled"
         finally:
@@ -268,7 +268,7 @@ def replaced(client: redis.Redis, at: int, retry_at: int) -> tuple[str, str, int
             stopped.wait()
 
         try:
-            wrapped = [HeldLease(Calls(queue, counted_first, at, start), lease) for queue, lease in held]  # type: ignore[arg-type]
+            wrapped = [ShardBatch(Calls(each.queue, counted_first, at, start), each.lease) for each in held]  # type: ignore[arg-type]
             with settled(wrapped, "keep"):
                 pass
             first = "acked"
@@ -292,7 +292,7 @@ def test_a_lease_that_is_lost_before_the_acks_keeps_all_messages(redis_url: str,
     def take() -> None:
         queues[2].adopt(held[2].lease.id, owner="another")
 
-    wrapped = [HeldLease(Calls(queue, calls, at, take), lease) for queue, lease in held]  # type: ignore[arg-type]
+    wrapped = [ShardBatch(Calls(each.queue, calls, at, take), each.lease) for each in held]  # type: ignore[arg-type]
     with pytest.raises(LeaseLost), settled(wrapped, "keep"):
         pass
     assert [queue.stats().leased for queue in queues] == [2, 2, 2]

@@ -11,7 +11,15 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from redis.crc import key_slot
 
-from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeaseLost, NewMessage, QueueUnavailable
+from rmq_core import (
+    ConfigurationError,
+    Lease,
+    LeaseAlreadySettled,
+    LeaseLost,
+    NewMessage,
+    QueueUnavailable,
+    SettleReport,
+)
 from rmq_spark.batch.held import claim_shards, name_of
 from rmq_spark.data_source import CLAIM
 from rmq_spark.place.options import OptionValues
@@ -55,8 +63,9 @@ class Queue:
         self.said.append(("ack", lease.id))
         return SimpleNamespace(settled=lease.count)
 
-    def release(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> SettleReport:
         self.said.append(("release", lease.id))
+        return SettleReport(lease.count)
 
 
 def claimed(*queues: Queue, **claim: Any) -> list[tuple[str, int]]:
@@ -146,7 +155,7 @@ def test_a_failed_claim_releases_the_earlier_shards_unless_a_retry_needs_them(
 
 def test_a_batch_of_shards_is_named_after_the_claims_of_all() -> None:
     held = claim_shards([Queue(1), Queue(1)], max_messages=2, lease_id="run")  # type: ignore[list-item]
-    infos = [info_of(queue, lease.id) for queue, lease in held]
+    infos = [info_of(each.queue, each.lease.id) for each in held]
     assert name_of(infos) == "run/s0@5000+run/s1@5000"
     assert name_of(infos[:1]) == "run/s0@5000", "what is left of a batch has a name of its own"
     assert len(name_of(infos * 100)) == 64

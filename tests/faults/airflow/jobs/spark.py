@@ -28,7 +28,7 @@ ledger, fence = Ledger(Handover.from_environment().queue), 0
 spark = rmq_spark.session("faults", **{"spark.ui.enabled": False})
 try:
     with rmq_spark.adopted_batch(spark) as batch:
-        if batch.lease is not None:
+        if batch:
             fence = fence_of(batch.lease.token)
             batch.df.coalesce(1).foreachPartition(partial(work, fence))
 except LeaseLost:
