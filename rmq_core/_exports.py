@@ -78,6 +78,7 @@ from rmq_core.reports import Published as Published
 from rmq_core.reports import PublishReport as PublishReport
 from rmq_core.reports import QueueStats as QueueStats
 from rmq_core.reports import ReasonGroup as ReasonGroup
+from rmq_core.reports import RunReport as RunReport
 from rmq_core.reports import SearchPage as SearchPage
 from rmq_core.reports import SettledRecord as SettledRecord
 from rmq_core.reports import SettleReport as SettleReport

@@ -6,8 +6,9 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Protocol
 
@@ -101,6 +102,45 @@ class EventDrivenInterruptHandler(BaseGracefulInterruptHandler):
     def is_interrupted(self) -> bool:
         """Return whether the event is set."""
         return self._stop.is_set()
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+class Stopping:
+    """Handles SIGINT and SIGTERM of the process until `close`: the first asks a loop to stop, later ones call `again`.
+
+    Create and close it in the main thread. again: by default it raises KeyboardInterrupt there, wherever the loop is.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    _LOOK_S = 0.2
+
+    def __init__(self, again: Callable[[], object] = _interrupt) -> None:
+        self._asked, self._again = False, again
+        self._before = {number: signal.signal(number, self._note) for number in self._SIGNALS}
+
+    def is_set(self) -> bool:
+        """Return whether a signal arrived."""
+        return self._asked
+
+    def rest(self, seconds: float) -> None:
+        """Sleep for `seconds`; return early after a signal."""
+        until = time.monotonic() + seconds
+        while not self._asked and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, self._LOOK_S))
+
+    def close(self) -> None:
+        """Restore the former signal handlers."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._asked:
+            self._again()
+        self._asked = True
 
 
 def _free(number: signal.Signals) -> Any:

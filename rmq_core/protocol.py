@@ -6,7 +6,7 @@ anything is sent; no argument is silently ignored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from rmq_core.batch import AsyncBatch, Batch
 from rmq_core.envelope.codec import Message, MessageRef, Payload
 from rmq_core.errors import ConfigurationError, Unsupported
+from rmq_core.interrupt_handler import Stop
 from rmq_core.messages import Lease
-from rmq_core.reports import Backlog, Published, PublishReport, QueueStats, SettleReport
+from rmq_core.reports import Backlog, Published, PublishReport, QueueStats, RunReport, SettleReport
 
 
 class Discipline(NamedTuple):
@@ -192,6 +193,21 @@ class WorkQueue(Protocol):
     ) -> AbstractContextManager[Batch]:
         """Claim messages for a `with` block; ack them when it ends, nack them when it raises."""
 
+    def run(  # noqa: PLR0913  what a claim takes, and how to run
+        self,
+        handler: Callable[[Any], object],
+        *,
+        max_messages: int | None = None,
+        concurrency: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        until_empty: bool = False,
+        retry_after: timedelta | float | None = None,
+        owner: str | None = None,
+        stop: Stop | None = None,
+    ) -> RunReport:
+        """Claim messages for a handler until stopped; ack them when it returns, nack them when it raises."""
+
     def backlog(self) -> Backlog:
         """Return how many messages are ready and how old the oldest is; claim nothing."""
 
@@ -285,6 +301,21 @@ class AsyncWorkQueue(Protocol):
         owner: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncBatch]:
         """As WorkQueue.process."""
+
+    async def run(  # noqa: PLR0913  what a claim takes, and how to run
+        self,
+        handler: Callable[[Any], Awaitable[object]],
+        *,
+        max_messages: int | None = None,
+        concurrency: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        until_empty: bool = False,
+        retry_after: timedelta | float | None = None,
+        owner: str | None = None,
+        stop: Stop | None = None,
+    ) -> RunReport:
+        """As WorkQueue.run."""
 
     async def backlog(self) -> Backlog:
         """As WorkQueue.backlog."""

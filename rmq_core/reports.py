@@ -47,6 +47,22 @@ class SettleReport(NamedTuple):
     outcomes: tuple[Outcome, ...] = ()
 
 
+class RunReport(NamedTuple):
+    """How many messages a run worked on.
+
+    handled: acked. failed: nacked; dead: how many of these became dead letters. lost: not settled, because another
+    consumer had taken them over or Redis was away; they are delivered again.
+    """
+
+    handled: int = 0
+    failed: int = 0
+    dead: int = 0
+    lost: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.handled:,} handled, {self.failed:,} failed ({self.dead:,} dead), {self.lost:,} lost"
+
+
 class Backlog(NamedTuple):
     """How many messages are ready, and the age of the oldest of them in seconds.
 

@@ -20,6 +20,7 @@ from rmq_core.cli import (
     reap,
     release,
     repair,
+    running,
     search,
     serve,
     top,
@@ -55,6 +56,7 @@ journals = typer.Typer(
 
 app.command()(publish.publish)
 app.command()(consume.consume)
+app.command()(running.run)
 app.command()(inspecting.stats)
 app.command()(inspecting.peek)
 app.command()(inspecting.leases)

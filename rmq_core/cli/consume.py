@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -14,16 +14,18 @@ from rmq_core.cli import records
 from rmq_core.cli.command import run_command
 from rmq_core.cli.failures import Exit
 from rmq_core.cli.opening import connected
-from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
+from rmq_core.cli.options import LOCAL, Discipline, Json, LeaseSeconds, Queue, RetryAfter, Settings, Url
 from rmq_core.cli.output import complain, here, json_of, note, plain
 from rmq_core.cli.pauses import paused
-from rmq_core.cli.stopping import Stopping
 from rmq_core.envelope.codec import Message
-from rmq_core.errors import ConfigurationError, LeaseLost
+from rmq_core.errors import ConfigurationError
+from rmq_core.interrupt_handler import Stopping
 from rmq_core.messages import Lease
+from rmq_core.protocol import WorkQueue
+from rmq_core.queue.running import Abandoned, Refused
+from rmq_core.reports import RunReport
 
 _RETRY_S = 10.0
-_LOOK_S = 1.0  # how long a wait may go on after a signal
 
 _Command = Annotated[
     list[str] | None,
@@ -36,24 +38,6 @@ _Command = Annotated[
 _Most = Annotated[int | None, typer.Option("--max", min=1, help="Stop after this many messages.", show_default=False)]
 _Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for each message before stopping.")]
 _Follow = Annotated[bool, typer.Option("--follow", help="Wait for messages until interrupted.")]
-_Lease = Annotated[
-    float | None,
-    typer.Option(
-        "--lease",
-        min=0.001,
-        help="Seconds that a message is leased; the lease is extended while its command runs.",
-        show_default=False,
-    ),
-]
-_RetryAfter = Annotated[
-    float | None,
-    typer.Option(
-        "--retry-after",
-        min=0,
-        help="Seconds before a failed message is ready again.",
-        show_default="10, if the discipline can delay",
-    ),
-]
 
 
 def consume(
@@ -63,8 +47,8 @@ def consume(
     most: _Most = None,
     wait: _Wait = 0,
     follow: _Follow = False,
-    lease: _Lease = None,
-    retry_after: _RetryAfter = None,
+    lease: LeaseSeconds = None,
+    retry_after: RetryAfter = None,
     settings: Settings = None,
     url: Url = LOCAL,
     discipline: Discipline = None,
@@ -83,92 +67,63 @@ def consume(
         server.queue(queue, discipline, settings) as opened,
         closing(Stopping()) as stopping,
     ):
-        consumer = Consumer(opened, command or (), lease, retry_after, as_json=as_json)
+        consumer = Consumer(opened, command or (), stopping, most, as_json=as_json)
         if follow and (why := paused(opened)):
             complain(why)
-        while consumer.seen != most and consumer.step(float("inf") if follow else wait, stopping):
-            pass
-        why = None if stopping.asked or consumer.seen == most else paused(opened)
-    note(consumer.summary())
+        report = consumer.run(wait, lease, pause_after_failure(opened, retry_after), follow=follow)
+        why = None if consumer.is_set() else paused(opened)
+    note(_summary(report))
     if why:
         complain(why)
-    if why or consumer.failed:
+    if why or report.failed or report.lost:
         raise typer.Exit(Exit.FAILED)
 
 
+def pause_after_failure(queue: WorkQueue, retry_after_s: float | None) -> float | None:
+    """Return after how many seconds a failed message is ready again: else it might fail repeatedly without a pause."""
+    return _RETRY_S if retry_after_s is None and queue.capabilities.delay else retry_after_s
+
+
 class Consumer:
-    """Takes messages one by one and counts their outcomes."""
+    """Works on single messages, until a signal or the most messages."""
 
     def __init__(
-        self,
-        queue: Any,
-        command: Sequence[str],
-        lease_s: float | None,
-        retry_after_s: float | None,
-        *,
-        as_json: bool,
+        self, queue: WorkQueue, command: Sequence[str], stopping: Stopping, most: int | None, *, as_json: bool
     ) -> None:
         self.queue, self.command, self.as_json = queue, command, as_json
-        self.lease_s, self.retry_after_s = lease_s, retry_after_s
-        if retry_after_s is None and queue.capabilities.delay:  # else a message might fail repeatedly without a pause
-            self.retry_after_s = _RETRY_S
-        self.acked = self.nacked = self.dead = self.lost = 0
-        self._owner = here()
+        self._stopping, self._most, self._seen = stopping, most, 0
 
-    @property
-    def seen(self) -> int:
-        return self.acked + self.failed
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+        return self._stopping.is_set() or self._seen == self._most
 
-    @property
-    def failed(self) -> int:
-        return self.nacked + self.dead + self.lost
-
-    def step(self, wait_s: float, stopping: Stopping) -> bool:
-        """Wait for a message, at most 1 s at a time, and process it. Return False if no message or a signal came."""
-        while not stopping.asked:
-            turn_s = min(wait_s, _LOOK_S)
-            lease = self.queue.claim(lease=self.lease_s, wait=turn_s, owner=self._owner)
-            if lease is not None:
-                with self._held(lease):
-                    self._deal(lease)
-                return True
-            wait_s -= turn_s
-            if wait_s <= 0:
-                return False
-        return False
-
-    def _held(self, lease: Lease) -> AbstractContextManager[object]:
-        """Return a context that sends heartbeats if the discipline can extend leases."""
-        return self.queue.hold(lease, self.lease_s) if self.queue.capabilities.extend else nullcontext()
-
-    def summary(self) -> str:
-        counts = (
-            (self.acked, "acked"),
-            (self.nacked, "failed and requeued"),
-            (self.dead, "failed and dead"),
-            (self.lost, "lost to another consumer"),
-        )
-        return ", ".join(f"{count:,} {what}" for count, what in counts if count) or "no messages"
-
-    def _deal(self, lease: Lease) -> None:
+    def run(self, wait_s: float, lease_s: float | None, retry_after_s: float | None, *, follow: bool) -> RunReport:
+        """Work until there is nothing more to do. Raises OSError if stdout is closed or the command cannot run."""
         try:
-            code = self._handle(lease)
-            if code:
-                dead = self.queue.nack(lease, delay=self.retry_after_s, reason=f"exit code {code}").dead
-                self.dead += dead
-                self.nacked += 1 - dead
-            else:
-                self.queue.ack(lease)
-                self.acked += 1
-        except LeaseLost as error:
-            self.lost += 1
-            complain(str(error))
-        except (KeyboardInterrupt, OSError):  # stdout is closed or the command cannot run: the message is not at fault
-            self.queue.release(lease)
-            raise
+            return self.queue.run(
+                self._handle,
+                max_messages=1,
+                lease=lease_s,
+                wait=wait_s,
+                until_empty=not follow,
+                retry_after=retry_after_s,
+                owner=here(),
+                stop=self,
+            )
+        except Abandoned as ended:
+            raise ended.__cause__ or ended from None
 
-    def _handle(self, lease: Lease) -> int:
-        message = next(iter(self.queue.messages(lease)))
+    def _handle(self, lease: Lease) -> None:
+        self._seen += 1
+        (message,) = self.queue.messages(lease)
+        try:
+            code = self._pass_on(message, lease)
+        except OSError as error:  # the message is not at fault
+            raise Abandoned from error
+        if code:
+            raise Refused(f"exit code {code}")
+
+    def _pass_on(self, message: Message, lease: Lease) -> int:
         if not self.command:
             self._write(message)
             return 0
@@ -188,3 +143,13 @@ class Consumer:
 
     def _record(self, message: Message) -> dict[str, Any]:
         return records.message_record(self.queue.name, message)
+
+
+def _summary(report: RunReport) -> str:
+    counts = (
+        (report.handled, "acked"),
+        (report.failed - report.dead, "failed and requeued"),
+        (report.dead, "failed and dead"),
+        (report.lost, "lost to another consumer"),
+    )
+    return ", ".join(f"{count:,} {what}" for count, what in counts if count) or "no messages"

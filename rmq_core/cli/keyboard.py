@@ -11,7 +11,7 @@ import tty
 from types import TracebackType
 from typing import Any, Self
 
-from rmq_core.cli.stopping import Stopping
+from rmq_core.interrupt_handler import Stopping
 
 _LOOK_S = 0.2
 
@@ -38,11 +38,11 @@ class Keyboard:
         """Wait for `seconds`. Return True as soon as `q` is pressed or a signal asks to stop, else False."""
         if self._before is None:
             stopping.rest(seconds)
-            return stopping.asked
+            return stopping.is_set()
         until = time.monotonic() + seconds
-        while not stopping.asked and (left := until - time.monotonic()) > 0:
+        while not stopping.is_set() and (left := until - time.monotonic()) > 0:
             readable, _, _ = select.select([sys.stdin], [], [], min(left, _LOOK_S))
             # Read without Python's buffer: `select` does not see a second key that is already buffered.
             if readable and b"q" in os.read(sys.stdin.fileno(), 64).lower():
                 return True
-        return stopping.asked
+        return stopping.is_set()

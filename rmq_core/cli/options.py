@@ -45,3 +45,21 @@ Settings = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: one object a line.")]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many at most.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+LeaseSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--lease",
+        min=0.001,
+        help="Seconds that a message is leased; the lease is extended while its command or handler runs.",
+        show_default=False,
+    ),
+]
+RetryAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--retry-after",
+        min=0,
+        help="Seconds before a failed message is ready again.",
+        show_default="10, if the discipline can delay",
+    ),
+]

@@ -10,7 +10,7 @@ import typer
 
 from rmq_core.cli.failures import Exit
 from rmq_core.cli.output import console, note
-from rmq_core.cli.stopping import Stopping
+from rmq_core.interrupt_handler import Stopping
 from rmq_core.reports import Progress
 
 _SHOW_S = 0.5
@@ -56,7 +56,7 @@ class Watched:
 
     @property
     def stopped(self) -> bool:
-        return self._stopping.asked
+        return self._stopping.is_set()
 
     def step(self, progress: Progress) -> bool:
         """Show the progress of an operation; return whether it may go on."""

@@ -10,8 +10,8 @@ import typer
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
 from rmq_core.cli.output import complain, emit, say
-from rmq_core.cli.stopping import Stopping
 from rmq_core.errors import QueueFull, QueueUnavailable, Unsupported
+from rmq_core.interrupt_handler import Stopping
 
 _Every = Annotated[
     float | None,
@@ -36,7 +36,7 @@ def reap(
         if every is None:
             _round(opened, as_json=as_json)
             return
-        while not stopping.asked:
+        while not stopping.is_set():
             try:
                 _round(opened, as_json=as_json)
             except (QueueUnavailable, QueueFull) as error:  # the next round may succeed

@@ -20,8 +20,8 @@ from rmq_core.cli.keyboard import Keyboard
 from rmq_core.cli.opening import Registered, Server, connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queues, Url
 from rmq_core.cli.output import complain, console, emit, plain, table
-from rmq_core.cli.stopping import Stopping
 from rmq_core.errors import QueueUnavailable
+from rmq_core.interrupt_handler import Stopping
 from rmq_core.protocol import WorkQueue
 from rmq_core.reports import QueueStats
 
@@ -53,7 +53,7 @@ def top(
         _shown(watch, as_json=as_json) as show,
         Keyboard() as keyboard,
     ):
-        while not stopping.asked:
+        while not stopping.is_set():
             show()
             if watch.polls == times or keyboard.waited(interval, stopping):
                 return

@@ -17,7 +17,7 @@ from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
 from rmq_core.compat.io_mode import BLOCKING, Stateful
 from rmq_core.compat.stored import ClaimedMessage, MessageData
 from rmq_core.queue.base import shown_as
-from rmq_core.queue.twin import run
+from rmq_core.queue.running import stepped
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +30,7 @@ def method(
     """Return the method that runs an operation."""
 
     def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return run(operation(self._state, *args, **kwargs))
+        return stepped(operation(self._state, *args, **kwargs))
 
     return shown_as(operation, call)
 
@@ -67,7 +67,9 @@ class ThreadHeartbeat(LeaseHeartbeat):
         async def pause() -> bool:
             return beat.over.wait(beat.interval)
 
-        self._thread = threading.Thread(target=lambda: run(beat.run(pause)), name="rmq-lease-heartbeat", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: stepped(beat.run(pause)), name="rmq-lease-heartbeat", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -76,7 +78,7 @@ class ThreadHeartbeat(LeaseHeartbeat):
         if self._beat is not None:
             self._thread.join(self._beat.stop_s)
             if self._thread.is_alive():
-                run(self._beat.late())
+                stepped(self._beat.late())
 
 
 class RedisMessageQueue(MessageQueueBase):
@@ -99,7 +101,7 @@ class RedisMessageQueue(MessageQueueBase):
         redelivered. Raises CleanupFailedError when the block succeeded but the message could not be acknowledged.
         """
         body = self._state
-        received = run(consuming.claim(body))
+        received = stepped(consuming.claim(body))
         if received is None:
             yield None
             return
@@ -110,11 +112,11 @@ class RedisMessageQueue(MessageQueueBase):
         except BaseException as error:
             if not isinstance(error, LEFT_ALONE):
                 heartbeat.settle()
-                run(consuming.fail(body, received, error, began))
+                stepped(consuming.fail(body, received, error, began))
             raise
         else:
             heartbeat.settle()
-            run(consuming.succeed(body, received, began))
+            stepped(consuming.succeed(body, received, began))
         finally:
             heartbeat.stop()
 

@@ -14,13 +14,16 @@ from rmq_core.batch import Batch
 from rmq_core.connection.clients import server_of, sync_client
 from rmq_core.envelope.codec import Message
 from rmq_core.exchange import Patience
+from rmq_core.interrupt_handler import Stop
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue.base import Blocking, E, QueueBase
 from rmq_core.queue.heartbeats import Extender, Heartbeat, heartbeats
 from rmq_core.queue.process import Process, failure_logged, reason_of
 from rmq_core.queue.recording import flush, one_attempt
+from rmq_core.queue.running import BlockingRun, RunOptions
 from rmq_core.queue.settle import open_places
+from rmq_core.reports import RunReport
 
 
 class Facade(QueueBase[E], Blocking):
@@ -105,6 +108,44 @@ class Facade(QueueBase[E], Blocking):
                     batch.give_up(reason_of(error))
                 raise
             batch.finish()
+
+    def run(  # noqa: PLR0913  what a claim takes, and how to run
+        self,
+        handler: Callable[[Any], object],
+        *,
+        max_messages: int | None = None,
+        concurrency: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        until_empty: bool = False,
+        retry_after: timedelta | float | None = None,
+        owner: str | None = None,
+        stop: Stop | None = None,
+    ) -> RunReport:
+        """Claim and pass messages to `handler` until stopped; ack what it returns for, nack what it raises for.
+
+        handler: a plain function. It gets one message; with `max_messages`, a batch of at most that many,
+        whose messages it may settle one by one. An error is logged and is the reason of the nack; the queue's backoff
+        applies, or `retry_after` (seconds or timedelta) replaces it. concurrency: how many threads work at once; one
+        works in the calling thread.
+        until_empty: return when no message was ready for `wait` (seconds or timedelta). lease, owner: as for `claim`.
+
+        SIGINT and SIGTERM let the handlers finish, then `run` returns; a second signal releases their messages and
+        raises KeyboardInterrupt. They are handled in the main thread only, and not if `stop`, such as a
+        threading.Event, is passed: then the run stops once it is set. A lost lease, or a Redis that is away, is logged,
+        and the run goes on; with `until_empty`, QueueUnavailable is raised. Raises ConfigurationError, Unsupported.
+        """
+        options = RunOptions(
+            max_messages=max_messages,
+            concurrency=concurrency,
+            lease=lease,
+            wait=wait,
+            until_empty=until_empty,
+            retry_after=retry_after,
+            owner=owner,
+            stop=stop,
+        )
+        return BlockingRun(self, self._hold, handler, options).run()
 
     def _counted(self, result: Any, driver: Any = None) -> Any:
         tally = self._tally

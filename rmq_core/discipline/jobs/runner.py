@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -13,6 +12,7 @@ from rmq_core.discipline.jobs.job import Job, encode_data, job_of, job_without_d
 from rmq_core.discipline.jobs.operations.working import Delivery, Verdict
 from rmq_core.errors import MalformedMessage, PayloadError, UnknownPayloadKind, UnrecoverableError
 from rmq_core.queue.process import reason_of
+from rmq_core.queue.running import is_awaited
 
 Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
 
@@ -36,9 +36,7 @@ class Runner:
 
     def __init__(self, handler: Handler, config: WorkerConfig, queue_config: JobsConfig) -> None:
         self._handler, self._config, self._queue_config = handler, config, queue_config
-        self._threaded = not inspect.iscoroutinefunction(handler) and not inspect.iscoroutinefunction(
-            getattr(handler, "__call__", None)  # noqa: B004  an object whose call is a coroutine function
-        )
+        self._threaded = not is_awaited(handler)
 
     async def run(self, delivery: Delivery, begun: Callable[[Job], object]) -> Completed | FailedJob:
         """Run a job and return its outcome. Calls `begun(job)` just before the handler."""

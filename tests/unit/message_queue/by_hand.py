@@ -12,7 +12,7 @@ from rmq_core.compat.payload import PayloadRules
 from rmq_core.compat.state import QueueState
 from rmq_core.compat.stored import ClaimedMessage
 from rmq_core.events import QueueEvent
-from rmq_core.queue.twin import run as run_coroutine
+from rmq_core.queue.running import stepped
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 
@@ -80,4 +80,4 @@ def steps_of(events: list[QueueEvent]) -> list[str]:
 
 
 def run(operation: Coroutine[Any, Any, Any]) -> Any:
-    return run_coroutine(operation)
+    return stepped(operation)

@@ -13,8 +13,9 @@ from rmq_core.compat.aio import TaskHeartbeat
 from rmq_core.compat.config import HeartbeatSettings
 from rmq_core.compat.heartbeat import Beat
 from rmq_core.compat.stored import Received
-from rmq_core.compat.sync import ThreadHeartbeat, run
+from rmq_core.compat.sync import ThreadHeartbeat
 from rmq_core.events import QueueEvent
+from rmq_core.queue.running import stepped
 from tests.unit.message_queue.by_hand import Scripted, body, steps_of
 
 RECEIVED = Received("x", "x", "job:7.abc")
@@ -40,7 +41,7 @@ class Renewals(Scripted):
         async def pause() -> bool:
             return not self.left
 
-        run(self.beat.run(pause))
+        stepped(self.beat.run(pause))
         return steps_of(self.told)
 
 

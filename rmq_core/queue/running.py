@@ -1,0 +1,324 @@
+"""`queue.run(handler)`: claims messages, passes them to a handler and settles them, until it is stopped.
+
+Law: the end of the handler settles what it was given. It returns: acked. It raises: nacked, with the error as the
+reason. A second signal, or a cancellation, interrupts it: released, and no delivery is counted.
+
+The loop is one coroutine for both kinds of queue. In a blocking queue nothing in it suspends, so `stepped` runs it to
+its end without an event loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import inf
+from typing import Any, TypeVar
+
+from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable, QueueUnavailable, RedisMessageQueueError
+from rmq_core.interrupt_handler import Stop, Stopping
+from rmq_core.messages import Lease
+from rmq_core.policy import seconds, whole
+from rmq_core.protocol import lacking
+from rmq_core.queue.process import is_open, reason_of
+from rmq_core.reports import RunReport
+
+R = TypeVar("R")
+_log = logging.getLogger("rmq")
+_TURN_S = 1.0  # how long a waiting claim may go on after a stop
+PAUSE_S = 1.0  # after a call for which Redis was away throughout its retry budget
+_MINUTE_S = 60.0
+
+
+class Refused(Exception):
+    """Raised by a handler to nack with its text as the reason; it is not logged."""
+
+
+class Abandoned(BaseException):
+    """Raised by a handler that cannot work on any message: its message is released, and the run ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The arguments of `run`, checked."""
+
+    max_messages: int | None = None
+    concurrency: int = 1
+    lease: timedelta | float | None = None
+    wait: timedelta | float = 0
+    until_empty: bool = False
+    retry_after: timedelta | float | None = None
+    owner: str | None = None
+    stop: Stop | None = None
+    idle_s: float = field(init=False)
+    """For how long no message may be ready before a worker ends."""
+
+    def __post_init__(self) -> None:
+        whole("max_messages", 1 if self.max_messages is None else self.max_messages, minimum=1)
+        whole("concurrency", self.concurrency, minimum=1)
+        if self.retry_after is not None:
+            seconds("retry_after", self.retry_after)
+        wait_s = seconds("wait", self.wait)
+        object.__setattr__(self, "idle_s", wait_s if self.until_empty else inf)
+
+
+class Run(ABC):
+    """The loop of a run. Its workers share the counts, and the leases that are held."""
+
+    asynchronous: bool
+    interruptions: tuple[type[BaseException], ...] = (KeyboardInterrupt, Abandoned)
+    """What is not the fault of the message on which the handler works."""
+
+    def __init__(
+        self, queue: Any, hold: Callable[..., Any], handler: Callable[[Any], object], options: RunOptions
+    ) -> None:
+        self.queue, self.handler, self.options = queue, handler, options
+        self.report = RunReport()
+        self._hold, self._stop = hold, options.stop or threading.Event()
+        self._held: dict[str, Lease] = {}
+        self._ending = self._interrupted = False
+        self._counting = threading.Lock()
+        self._told, self._tell_at = self.report, time.monotonic() + _MINUTE_S
+        _check(queue, handler, options, asynchronous=self.asynchronous)
+
+    @abstractmethod
+    async def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call a method of the queue, or the handler, and return its result."""
+
+    @abstractmethod
+    async def pause(self) -> None:
+        """Sleep before another try."""
+
+    @abstractmethod
+    def heartbeats(self, lease: Lease) -> AbstractAsyncContextManager[object]:
+        """Return a context that keeps a lease alive, if the discipline can extend leases."""
+
+    def blames(self, error: BaseException) -> bool:
+        """Return whether an error of the handler is a failure of its message."""
+        return isinstance(error, Exception)
+
+    @contextmanager
+    def stopping(self, on_signals: Callable[[], Stopping]) -> Iterator[None]:
+        """Stop at SIGINT and SIGTERM, in the main thread, unless the caller passed `stop`."""
+        if self.options.stop is None and threading.current_thread() is threading.main_thread():
+            with closing(on_signals()) as self._stop:
+                yield
+        else:
+            yield
+        _log.info("queue %r: the run ended: %s", self.queue.name, self.report)
+
+    async def work(self) -> None:
+        """Claim and settle until stopped, or until no message was ready for long enough. Each worker runs this."""
+        left_s = self.options.idle_s
+        while not (self._ending or self._stop.is_set()):
+            turn_s = min(left_s, _TURN_S)
+            if await self._turn(turn_s):
+                left_s = self.options.idle_s
+            elif (left_s := left_s - turn_s) <= 0:
+                return
+            await self._tell()
+
+    async def _turn(self, wait_s: float) -> bool:
+        """Wait for messages and work on them. Return whether there were any."""
+        options = self.options
+        try:
+            lease = await self.call(
+                self.queue.claim,
+                max_messages=options.max_messages or 1,
+                lease=options.lease,
+                wait=wait_s,
+                owner=options.owner,
+            )
+            if lease is not None:
+                await self._deal(lease)
+        except QueueUnavailable as error:
+            if options.until_empty:
+                raise
+            _log.warning("queue %r: %s; the run goes on trying", self.queue.name, error)
+            await self.pause()
+            return False
+        return lease is not None
+
+    async def _deal(self, lease: Lease) -> None:
+        self._held[lease.id] = lease
+        try:
+            if self._interrupted:  # meanwhile, by another thread
+                raise Abandoned
+            async with self.heartbeats(lease):
+                await self._settle(lease, await self._handle(lease))
+        except self.interruptions:
+            with suppress(RedisMessageQueueError):  # what cannot be released now returns when the lease expires
+                if not lease.state.settled:
+                    await self.call(self.queue.release, lease)
+            raise
+        finally:
+            del self._held[lease.id]
+
+    async def _handle(self, lease: Lease) -> BaseException | None:
+        """Call the handler. Return the error with which it failed."""
+        try:
+            given = lease.message if self.options.max_messages is None else batch_of(self.queue, lease)
+            await self.call(self.handler, given)
+        except BaseException as error:
+            if not self.blames(error):
+                raise
+            return error
+        return None
+
+    async def _settle(self, lease: Lease, failure: BaseException | None) -> None:
+        """Ack or nack what the handler left unsettled."""
+        left = lease.count - len(lease.state.done)
+        try:
+            if isinstance(failure, LeaseLost) and failure.lease_id == lease.id:
+                raise failure
+            if failure is None:
+                if is_open(lease):
+                    self._count(handled=(await self.call(self.queue.ack, lease)).settled)
+            elif not lease.state.settled:
+                reason = self._reason(lease, failure)
+                report = await self.call(self.queue.nack, lease, delay=self.options.retry_after, reason=reason)
+                self._count(failed=report.settled, dead=report.dead)
+        except LeaseLost as error:
+            self._count(lost=left)
+            _log.warning("queue %r: %s", self.queue.name, error)
+        except NotDurable as error:  # acked nevertheless
+            self._count(handled=left)
+            _log.warning("queue %r: %s", self.queue.name, error)
+        except QueueUnavailable:
+            self._count(lost=left)
+            raise
+
+    def _reason(self, lease: Lease, failure: BaseException) -> str:
+        if isinstance(failure, Refused):
+            return str(failure)
+        reason = reason_of(failure)
+        _log.error("queue %r: the handler failed (lease %s): %s", self.queue.name, lease.id, reason, exc_info=failure)
+        return reason
+
+    def _count(self, **counts: int) -> None:
+        with self._counting:
+            now = self.report
+            self.report = now._replace(**{name: getattr(now, name) + number for name, number in counts.items()})
+
+    async def _tell(self) -> None:
+        """Log once a minute what the run did since."""
+        if time.monotonic() < self._tell_at:
+            return
+        with self._counting:
+            if time.monotonic() < self._tell_at:
+                return
+            before, self._told, self._tell_at = self._told, self.report, time.monotonic() + _MINUTE_S
+        since = RunReport._make(now - then for now, then in zip(self._told, before, strict=True))
+        ready = "an unknown number of"
+        with suppress(RedisMessageQueueError):
+            ready = f"{(await self.call(self.queue.backlog)).ready:,}"
+        _log.info("queue %r: in the last minute %s; %s ready", self.queue.name, since, ready)
+
+
+class BlockingRun(Run):
+    """A run of a blocking queue: in the calling thread, or in several threads."""
+
+    asynchronous = False
+
+    async def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return function(*args, **options)
+
+    async def pause(self) -> None:
+        time.sleep(PAUSE_S)  # noqa: ASYNC251  never runs in an event loop
+
+    @asynccontextmanager
+    async def heartbeats(self, lease: Lease) -> AsyncIterator[None]:
+        with self._hold(lease, self.options.lease, fresh=True):
+            yield
+
+    def run(self) -> RunReport:
+        """Return when all workers have ended. Raise the first error of one, or KeyboardInterrupt."""
+        with self.stopping(Stopping):
+            if self.options.concurrency == 1:
+                stepped(self.work())
+            else:
+                self._run_threads()
+        return self.report
+
+    def _run_threads(self) -> None:
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                stepped(self.work())
+            except BaseException as error:  # noqa: BLE001  raised in the calling thread
+                failures.append(error)
+                self._ending = True
+
+        # Daemons: a handler that does not return must not keep the process alive after a second signal.
+        threads = [
+            threading.Thread(target=work, name=f"rmq-run-{number}", daemon=True)
+            for number in range(self.options.concurrency)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            self._interrupt(threads)
+            raise
+        if failures:
+            raise failures[0]
+
+    def _interrupt(self, threads: list[threading.Thread]) -> None:
+        """Release what handlers still work on, in threads that cannot be interrupted. Claims under way end by then."""
+        self._ending = self._interrupted = True
+        until = time.monotonic() + 2 * _TURN_S
+        while sum(map(threading.Thread.is_alive, threads)) > len(self._held) and time.monotonic() < until:
+            time.sleep(0.01)
+        for lease in list(self._held.values()):
+            with suppress(RedisMessageQueueError):
+                self.queue.release(lease)
+
+
+def stepped(operation: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine in which nothing suspends, and return its result."""
+    try:
+        operation.send(None)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+    operation.close()
+    raise RuntimeError("an operation of a blocking queue waits for an event loop")
+
+
+def batch_of(queue: Any, lease: Lease) -> Any:
+    """Return what a handler of batches gets."""
+    del queue
+    return lease
+
+
+def is_awaited(handler: Callable[..., object]) -> bool:
+    """Return whether a handler is a coroutine function, or an object whose call is one."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004  the method itself is inspected
+    )
+
+
+def _check(queue: Any, handler: object, options: RunOptions, *, asynchronous: bool) -> None:
+    if not callable(handler):
+        raise ConfigurationError(f"handler must be a function of one argument, not {type(handler).__name__}")
+    if asynchronous and not is_awaited(handler):
+        raise ConfigurationError(
+            "handler must be an `async def` function here, because another would block the event loop; the queue of"
+            " the same name in `rmq_core` runs plain functions, in threads"
+        )
+    if is_awaited(handler) and not asynchronous:
+        raise ConfigurationError(
+            "handler is an `async def` function, which a blocking queue cannot await; use the queue of the same name"
+            " in `rmq_core.asyncio`"
+        )
+    if options.retry_after is not None and not queue.capabilities.delay:
+        raise lacking(queue.discipline, "delay", "retry_after")
