@@ -193,7 +193,7 @@ class WorkQueue(Protocol):
     ) -> AbstractContextManager[Batch]:
         """Claim messages for a `with` block; ack them when it ends, nack them when it raises."""
 
-    def run(  # noqa: PLR0913  what a claim takes, and how to run
+    def run(
         self,
         handler: Callable[[Any], object],
         *,
@@ -302,7 +302,7 @@ class AsyncWorkQueue(Protocol):
     ) -> AbstractAsyncContextManager[AsyncBatch]:
         """As WorkQueue.process."""
 
-    async def run(  # noqa: PLR0913  what a claim takes, and how to run
+    async def run(
         self,
         handler: Callable[[Any], Awaitable[object]],
         *,

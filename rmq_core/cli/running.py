@@ -101,7 +101,7 @@ def run(
 
 def _run_tasks(redis: Any, opened: Any, function: Callable[..., Any], options: dict[str, Any]) -> RunReport:
     """Run a coroutine function on the asyncio queue of the same name and settings."""
-    import asyncio  # noqa: PLC0415  takes long to load, and only such a function needs it
+    import asyncio
 
     async def work() -> RunReport:
         queue = open_async_queue(redis, opened.name, opened.discipline, opened.config)

@@ -114,7 +114,7 @@ class AsyncFacade(QueueBase[E], Awaited):
                 raise
             await batch.finish()
 
-    async def run(  # noqa: PLR0913  what a claim takes, and how to run
+    async def run(
         self,
         handler: Callable[[Any], Awaitable[object]],
         *,

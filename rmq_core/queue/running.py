@@ -252,7 +252,7 @@ class BlockingRun(Run):
         def work() -> None:
             try:
                 stepped(self.work())
-            except BaseException as error:  # noqa: BLE001  raised in the calling thread
+            except BaseException as error:
                 failures.append(error)
                 self._ending = True
 

@@ -109,7 +109,7 @@ class Facade(QueueBase[E], Blocking):
                 raise
             batch.finish()
 
-    def run(  # noqa: PLR0913  what a claim takes, and how to run
+    def run(
         self,
         handler: Callable[[Any], object],
         *,

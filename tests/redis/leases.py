@@ -137,6 +137,17 @@ def run(world: World, queue: Any, *wants: Any) -> Any:
     return loop.call(driver_of(queue).run, operation()) if loop else driver_of(queue).run(operation())
 
 
+def handler_of(flavour: str, function: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """Return a handler for `run` that calls a blocking function: a coroutine function for asyncio queues."""
+    if flavour == "sync":
+        return function
+
+    async def handle(given: Any) -> None:
+        await asyncio.to_thread(function, given)
+
+    return handle
+
+
 def slowly(prefix: str, pause_s: float = 0.6) -> Iterator[str]:
     """Yield two full writes of `publish_many`, and after a pause one more message."""
     yield from (f"{prefix}{number}" for number in range(8_000))

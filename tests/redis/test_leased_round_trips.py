@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -76,6 +77,7 @@ CASES: dict[str, Case] = {
     "release": (held, lambda queue, lease: queue.release(lease)),
     "release_lease": (held, lambda queue, lease: queue.release_lease(lease.id)),
     "process": (lambda _: None, lambda queue, _: queue.process().__enter__() and None),
+    "run": (lambda _: Event(), lambda queue, stop: queue.run(lambda _: stop.set(), max_messages=2, stop=stop)),
     "messages": (held, lambda queue, lease: list(queue.messages(lease))),
     "read": (held, lambda queue, lease: queue.read(lease)),
     "read_columns": (held, lambda queue, lease: queue.read_columns(lease)),

@@ -1,9 +1,10 @@
-"""The promises about `process` and closing."""
+"""The promises about `process`, `run` and closing."""
 
 from __future__ import annotations
 
 import contextlib
 import pickle
+import threading
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from rmq_core import LeaseLost
 from tests.redis.conformance.kits import LONG_S
 from tests.redis.conformance.promises import promise, promise_of, refused
 from tests.redis.conformance.subject import Subject
-from tests.redis.leases import beating_often, kept
+from tests.redis.leases import beating_often, handler_of, kept
 
 
 class HandlerFailed(Exception):
@@ -89,6 +90,24 @@ def a_block_that_lost_its_messages_raises_at_its_end(subject: Subject) -> None:
     with pytest.raises(LeaseLost), subject.queue.process() as batch:
         subject.open().release(pickle.loads(pickle.dumps(batch.lease)))  # as another process that holds the lease would
     assert subject.drain() == subject.payloads(1)
+
+
+@promise
+def a_run_acks_what_its_handler_returns_for_and_requeues_what_it_raises_for(subject: Subject) -> None:
+    subject.publish(1, 2)
+    seen, stop = [], threading.Event()
+
+    def handle(message: Any) -> None:
+        seen.append(message.payload)
+        if len(seen) == 1:
+            raise HandlerFailed
+        if len(seen) == 3:
+            stop.set()
+
+    report = subject.queue.run(handler_of(subject.stage.flavour, handle), stop=stop)
+    assert report == (2, 1, 0, 0)
+    assert sorted(map(subject.number, seen)) == [1, 1, 2]
+    assert subject.counts() == (0, 0, 0, 0, 0)
 
 
 @promise

@@ -36,8 +36,8 @@ def test_another_missing_module_is_not_taken_for_the_extra() -> None:
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (
-        ["publish"], ["consume"], ["stats"], ["peek"], ["leases"], ["dlq"], ["dlq", "list"], ["dlq", "redrive"],
-        ["dlq", "purge"], ["reap"], ["doctor"], ["top"], ["queues"], ["queues", "list"],
+        ["publish"], ["consume"], ["run"], ["stats"], ["peek"], ["leases"], ["dlq"], ["dlq", "list"],
+        ["dlq", "redrive"], ["dlq", "purge"], ["reap"], ["doctor"], ["top"], ["queues"], ["queues", "list"],
     ):  # fmt: skip
         with pytest.raises(SystemExit) as ended:
             main([*command, "--help"])
