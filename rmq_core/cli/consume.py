@@ -99,19 +99,16 @@ class Consumer:
 
     def run(self, wait_s: float, lease_s: float | None, retry_after_s: float | None, *, follow: bool) -> RunReport:
         """Work until there is nothing more to do. Raises OSError if stdout is closed or the command cannot run."""
-        try:
-            return self.queue.run(
-                self._handle,
-                max_messages=1,
-                lease=lease_s,
-                wait=wait_s,
-                until_empty=not follow,
-                retry_after=retry_after_s,
-                owner=here(),
-                stop=self,
-            )
-        except Abandoned as ended:
-            raise ended.__cause__ or ended from None
+        return self.queue.run(
+            self._handle,
+            max_messages=1,
+            lease=lease_s,
+            wait=wait_s,
+            until_empty=not follow,
+            retry_after=retry_after_s,
+            owner=here(),
+            stop=self,
+        )
 
     def _handle(self, lease: Lease) -> None:
         self._seen += 1

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable, QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stop, Stopping
@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 class Abandoned(BaseException):
-    """Raised by a handler that cannot work on any message: its message is released, and the run ends."""
+    """Raised where a handler cannot work on any message: its message is released, and the run ends with the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,11 @@ class Run(ABC):
     def stopping(self, on_signals: Callable[[], Stopping]) -> Iterator[None]:
         """Stop at SIGINT and SIGTERM, in the main thread, unless the caller passed `stop`."""
         if self.options.stop is None and threading.current_thread() is threading.main_thread():
-            with closing(on_signals()) as self._stop:
+            with closing(on_signals()) as self._stop, cause_of_the_end():
                 yield
         else:
-            yield
+            with cause_of_the_end():
+                yield
         _log.info("queue %r: the run ended: %s", self.queue.name, self.report)
 
     async def work(self) -> None:
@@ -164,7 +165,8 @@ class Run(ABC):
         """Call the handler. Return the error with which it failed."""
         try:
             given = lease.message if self.options.max_messages is None else batch_of(self.queue, lease)
-            await self.call(self.handler, given)
+            if inspect.isawaitable(result := await self.call(self.handler, given)):
+                _refuse(result)
         except BaseException as error:
             if not self.blames(error):
                 raise
@@ -283,6 +285,15 @@ class BlockingRun(Run):
                 self.queue.release(lease)
 
 
+@contextmanager
+def cause_of_the_end() -> Iterator[None]:
+    """Raise the cause of Abandoned instead of it."""
+    try:
+        yield
+    except Abandoned as ended:
+        raise ended.__cause__ or ended from None
+
+
 def stepped(operation: Coroutine[Any, Any, R]) -> R:
     """Run a coroutine in which nothing suspends, and return its result."""
     try:
@@ -305,6 +316,13 @@ def is_awaited(handler: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004  the method itself is inspected
     )
+
+
+def _refuse(result: object) -> NoReturn:
+    """End the run, because an ack would lose the work that an awaitable has yet to do."""
+    if inspect.iscoroutine(result):
+        result.close()  # without this, Python warns that it was never awaited
+    raise Abandoned from ConfigurationError("handler returned an awaitable; write it as `async def`")
 
 
 def _check(queue: Any, handler: object, options: RunOptions, *, asynchronous: bool) -> None:

@@ -196,6 +196,20 @@ def test_a_handler_of_the_other_kind_of_queue_is_refused_with_the_way_out(world:
         world.queue().run("tasks:handle")
 
 
+def test_a_handler_that_returns_an_awaitable_ends_the_run_and_its_message_is_released(world: World) -> None:
+    async def work() -> None: ...
+
+    async def forgets_to_await(_: Any) -> Any:
+        return work()
+
+    queue = world.queue()
+    queue.publish("x")
+    handler = forgets_to_await if world.flavour == "async" else lambda _: work()
+    with pytest.raises(ConfigurationError, match="returned an awaitable"):
+        queue.run(handler, stop=threading.Event())
+    assert [message.deliveries for message in queue.peek()] == [0]
+
+
 def test_retry_after_is_refused_by_a_discipline_without_delays(world: World) -> None:
     queue = world.open("rotation", "r")
     with pytest.raises(Unsupported, match="retry_after"):
