@@ -75,7 +75,7 @@ def run(
     with connected(url) as server, server.queue(queue, discipline, settings) as opened:
         if not until_empty and (why := paused(opened)):
             complain(why)
-        options = {
+        options: dict[str, Any] = {
             "max_messages": max_messages,
             "concurrency": concurrency,
             "lease": lease,
@@ -130,10 +130,10 @@ def _load(target: str) -> Callable[..., Any]:
             f"handler: there is no module {missing.name!r}, neither in {here} nor installed"
         ) from missing
     try:
-        found = attrgetter(path)(found)
+        function: Callable[..., Any] = attrgetter(path)(found)
     except AttributeError as missing:
         raise ConfigurationError(f"handler: the module {name!r} has no {path!r}") from missing
-    return found  # type: ignore[no-any-return]  `run` refuses what cannot be called
+    return function
 
 
 def _show_log() -> None:
