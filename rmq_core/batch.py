@@ -149,10 +149,13 @@ class Batch(BatchBase["WorkQueue"]):
             self.queue.extend(self.lease, seconds)
         return left
 
-    def give_up(self, reason: str) -> bool:
-        """Nack the unsettled messages after a failure. Return False if no message was left. Raises LeaseLost."""
+    def give_up(self, reason: str, *, delay: timedelta | float | None = None) -> bool:
+        """Nack the unsettled messages after a failure. Return False if no message was left. Raises LeaseLost.
+
+        delay: as that of `nack`.
+        """
         if left := self._open:
-            self._count_failed(self.queue.nack(self.lease, reason=reason))
+            self._count_failed(self.queue.nack(self.lease, reason=reason, delay=delay))
         return left
 
     def give_back(self) -> bool:
@@ -204,10 +207,10 @@ class AsyncBatch(BatchBase["AsyncWorkQueue"]):
             await self.queue.extend(self.lease, seconds)
         return left
 
-    async def give_up(self, reason: str) -> bool:
+    async def give_up(self, reason: str, *, delay: timedelta | float | None = None) -> bool:
         """As Batch.give_up."""
         if left := self._open:
-            self._count_failed(await self.queue.nack(self.lease, reason=reason))
+            self._count_failed(await self.queue.nack(self.lease, reason=reason, delay=delay))
         return left
 
     async def give_back(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rmq_core.batch import Batch
 from rmq_core.cli import records
 from rmq_core.cli.command import run_command
 from rmq_core.cli.failures import Exit
@@ -110,11 +111,11 @@ class Consumer:
             stop=self,
         )
 
-    def _handle(self, lease: Lease) -> None:
+    def _handle(self, batch: Batch) -> None:
         self._seen += 1
-        (message,) = self.queue.messages(lease)
+        (message,) = batch
         try:
-            code = self._pass_on(message, lease)
+            code = self._pass_on(message, batch.lease)
         except OSError as error:  # the message is not at fault
             raise Abandoned from error
         if code:

@@ -17,7 +17,7 @@ from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
 from rmq_core.compat.io_mode import BLOCKING, Stateful
 from rmq_core.compat.stored import ClaimedMessage, MessageData
 from rmq_core.queue.base import shown_as
-from rmq_core.queue.running import stepped
+from rmq_core.queue.twin import stepped
 
 P = ParamSpec("P")
 R = TypeVar("R")

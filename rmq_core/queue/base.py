@@ -33,8 +33,9 @@ class Engine(Protocol):
     """
 
     registered: int
-    tally: Tally | None
 
+    @property
+    def tally(self) -> Tally | None: ...
     @property
     def name(self) -> str: ...
     @property

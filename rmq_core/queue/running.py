@@ -14,22 +14,23 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
+from rmq_core.batch import AsyncBatch, Batch
 from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable, QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stop, Stopping
 from rmq_core.messages import Lease
 from rmq_core.policy import seconds, whole
 from rmq_core.protocol import lacking
-from rmq_core.queue.process import is_open, reason_of
+from rmq_core.queue.process import reason_of
+from rmq_core.queue.twin import stepped
 from rmq_core.reports import RunReport
 
-R = TypeVar("R")
 _log = logging.getLogger("rmq")
 _TURN_S = 1.0  # how long a waiting claim may go on after a stop
 PAUSE_S = 1.0  # after a call for which Redis was away throughout its retry budget
@@ -85,6 +86,7 @@ class Run(ABC):
         self._ending = self._interrupted = False
         self._counting = threading.Lock()
         self._told, self._tell_at = self.report, time.monotonic() + _MINUTE_S
+        self._batch = AsyncBatch if self.asynchronous else Batch
         _check(queue, handler, options, asynchronous=self.asynchronous)
 
     @abstractmethod
@@ -152,7 +154,8 @@ class Run(ABC):
             if self._interrupted:  # meanwhile, by another thread
                 raise Abandoned
             async with self.heartbeats(lease):
-                await self._settle(lease, await self._handle(lease))
+                batch = self._batch(self.queue, lease)
+                await self._settle(batch, await self._handle(batch))
         except self.interruptions:
             with suppress(RedisMessageQueueError):  # what cannot be released now returns when the lease expires
                 if not lease.state.settled:
@@ -161,10 +164,10 @@ class Run(ABC):
         finally:
             del self._held[lease.id]
 
-    async def _handle(self, lease: Lease) -> BaseException | None:
+    async def _handle(self, batch: Batch | AsyncBatch) -> BaseException | None:
         """Call the handler. Return the error with which it failed."""
         try:
-            given = lease.message if self.options.max_messages is None else batch_of(self.queue, lease)
+            given = batch.lease.message if self.options.max_messages is None else batch
             if inspect.isawaitable(result := await self.call(self.handler, given)):
                 _refuse(result)
         except BaseException as error:
@@ -173,19 +176,17 @@ class Run(ABC):
             return error
         return None
 
-    async def _settle(self, lease: Lease, failure: BaseException | None) -> None:
+    async def _settle(self, batch: Batch | AsyncBatch, failure: BaseException | None) -> None:
         """Ack or nack what the handler left unsettled."""
+        lease = batch.lease
         left = lease.count - len(lease.state.done)
         try:
             if isinstance(failure, LeaseLost) and failure.lease_id == lease.id:
                 raise failure
             if failure is None:
-                if is_open(lease):
-                    self._count(handled=(await self.call(self.queue.ack, lease)).settled)
-            elif not lease.state.settled:
-                reason = self._reason(lease, failure)
-                report = await self.call(self.queue.nack, lease, delay=self.options.retry_after, reason=reason)
-                self._count(failed=report.settled, dead=report.dead)
+                await self.call(batch.finish)
+            else:
+                await self.call(batch.give_up, self._reason(lease, failure), delay=self.options.retry_after)
         except LeaseLost as error:
             self._count(lost=left)
             _log.warning("queue %r: %s", self.queue.name, error)
@@ -195,6 +196,8 @@ class Run(ABC):
         except QueueUnavailable:
             self._count(lost=left)
             raise
+        finally:
+            self._count(handled=batch.acked, failed=batch.failed, dead=batch.dead)
 
     def _reason(self, lease: Lease, failure: BaseException) -> str:
         if isinstance(failure, Refused):
@@ -292,23 +295,6 @@ def cause_of_the_end() -> Iterator[None]:
         yield
     except Abandoned as ended:
         raise ended.__cause__ or ended from None
-
-
-def stepped(operation: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine in which nothing suspends, and return its result."""
-    try:
-        operation.send(None)
-    except StopIteration as stop:
-        result: R = stop.value
-        return result
-    operation.close()
-    raise RuntimeError("an operation of a blocking queue waits for an event loop")
-
-
-def batch_of(queue: Any, lease: Lease) -> Any:
-    """Return what a handler of batches gets."""
-    del queue
-    return lease
 
 
 def is_awaited(handler: Callable[..., object]) -> bool:

@@ -1,7 +1,7 @@
 """One body for a method that blocks in one class and is awaited in another, and that calls queues or users' functions.
 
 An operation on Redis alone is an exchange. A driver would take the errors of a user's function for those of Redis, so
-code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `run`
+code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `stepped`
 completes it in one step and needs no event loop.
 """
 
@@ -24,7 +24,7 @@ class Twin(Generic[P, R]):
 
     def __init__(self, operation: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
         def blocking(*args: Any, **kwargs: Any) -> R:
-            return run(operation(*args, **kwargs))
+            return stepped(operation(*args, **kwargs))
 
         self._awaited: Any = operation
         self._blocking: Any = update_wrapper(blocking, operation)
@@ -39,7 +39,7 @@ class Twin(Generic[P, R]):
         return (self._awaited if issubclass(kind, Awaited) else self._blocking).__get__(owner, kind)
 
 
-def run(operation: Coroutine[Any, Any, R]) -> R:
+def stepped(operation: Coroutine[Any, Any, R]) -> R:
     """Run a coroutine in which nothing suspends, and return its result."""
     try:
         operation.send(None)

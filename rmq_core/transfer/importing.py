@@ -83,7 +83,7 @@ class Import:
             able = tuple(name for name, each in DISCIPLINES.items() if issubclass(each.load(), Importable))
             raise Unsupported(queue.discipline, "import", able)
         self._queue, self.name, self._options = queue, name, options or ImportOptions()
-        self._limits: PayloadLimits = queue.config
+        self._limits: PayloadLimits = self._queue.config
         self._now_ms = self._left_out = 0
 
     def check(self, file: ExportFile, report: Report = lambda _: None) -> ImportReport:

@@ -20,6 +20,7 @@ class ReliableEngine:
     registered: int = False
     worker: str = field(init=False)
     unanswered: dict[str, str] = field(default_factory=dict)
+    tally: None = field(default=None, init=False)  # it keeps no history
 
     def __post_init__(self) -> None:
         self.worker = self.config.worker or f"{os.uname().nodename}-{os.getpid()}-{nonce()[:8]}"

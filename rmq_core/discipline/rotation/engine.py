@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rmq_core.discipline.rotation.config import RotationConfig
 from rmq_core.discipline.rotation.keys import RotationKeys
@@ -16,6 +16,7 @@ class RotationEngine:
     keys: RotationKeys
     config: RotationConfig
     registered: int = False
+    tally: None = field(default=None, init=False)  # it keeps no history
 
     @property
     def name(self) -> str:

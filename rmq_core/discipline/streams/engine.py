@@ -31,6 +31,7 @@ class StreamEngine:
     registered: int = False
     malformed: deque[QueueError] = field(default_factory=deque)
     unanswered: deque[str] = field(default_factory=deque)
+    tally: None = field(default=None, init=False)  # it keeps no history
 
     @property
     def prefix(self) -> bytes:

@@ -12,7 +12,7 @@ from rmq_core.compat.payload import PayloadRules
 from rmq_core.compat.state import QueueState
 from rmq_core.compat.stored import ClaimedMessage
 from rmq_core.events import QueueEvent
-from rmq_core.queue.running import stepped
+from rmq_core.queue.twin import stepped
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 

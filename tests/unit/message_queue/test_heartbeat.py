@@ -15,7 +15,7 @@ from rmq_core.compat.heartbeat import Beat
 from rmq_core.compat.stored import Received
 from rmq_core.compat.sync import ThreadHeartbeat
 from rmq_core.events import QueueEvent
-from rmq_core.queue.running import stepped
+from rmq_core.queue.twin import stepped
 from tests.unit.message_queue.by_hand import Scripted, body, steps_of
 
 RECEIVED = Received("x", "x", "job:7.abc")

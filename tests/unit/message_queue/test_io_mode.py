@@ -8,7 +8,7 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core.queue.twin import awaited, run
+from rmq_core.queue.twin import awaited, stepped
 
 
 async def later() -> int:
@@ -17,8 +17,8 @@ async def later() -> int:
 
 @pytest.mark.parametrize("finish", [False, True])
 def test_only_awaitables_are_awaited(finish: object) -> None:
-    assert asyncio.run(awaited(later(), finish=bool(finish))) == 5
-    assert run(awaited(5, finish=bool(finish))) == 5
+    assert asyncio.stepped(awaited(later(), finish=bool(finish))) == 5
+    assert stepped(awaited(5, finish=bool(finish))) == 5
 
 
 def test_an_exception_of_an_operation_propagates() -> None:
@@ -26,7 +26,7 @@ def test_an_exception_of_an_operation_propagates() -> None:
         raise OSError("inside")
 
     with pytest.raises(OSError, match="inside"):
-        run(operation())
+        stepped(operation())
 
 
 def test_an_operation_that_needs_an_event_loop_fails_in_blocking_code() -> None:
@@ -34,7 +34,7 @@ def test_an_operation_that_needs_an_event_loop_fails_in_blocking_code() -> None:
         await asyncio.sleep(0)
 
     with pytest.raises(RuntimeError, match="event loop"):
-        run(operation())
+        stepped(operation())
 
 
 def cancelled_while(*, finish: bool) -> list[str]:
@@ -59,7 +59,7 @@ def cancelled_while(*, finish: bool) -> list[str]:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(main())
+    asyncio.stepped(main())
     return done
 
 
@@ -76,7 +76,7 @@ def test_a_call_marked_to_finish_raises_like_any_other() -> None:
         raise OSError("inside")
 
     with pytest.raises(OSError, match="inside"):
-        asyncio.run(awaited(fail(), finish=True))
+        asyncio.stepped(awaited(fail(), finish=True))
 
 
 @pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio])
