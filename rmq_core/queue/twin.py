@@ -7,7 +7,6 @@ completes it in one step and needs no event loop.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
@@ -59,6 +58,8 @@ async def awaited(value: Any, *, finish: bool = False) -> Any:
         return value
     if not finish:
         return await value
+    import asyncio  # a blocking program, such as `rmq --help`, does without its 30 ms
+
     task = asyncio.ensure_future(value)
     try:
         return await asyncio.shield(task)

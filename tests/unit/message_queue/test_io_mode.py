@@ -17,7 +17,7 @@ async def later() -> int:
 
 @pytest.mark.parametrize("finish", [False, True])
 def test_only_awaitables_are_awaited(finish: object) -> None:
-    assert asyncio.stepped(awaited(later(), finish=bool(finish))) == 5
+    assert asyncio.run(awaited(later(), finish=bool(finish))) == 5
     assert stepped(awaited(5, finish=bool(finish))) == 5
 
 
@@ -59,7 +59,7 @@ def cancelled_while(*, finish: bool) -> list[str]:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.stepped(main())
+    asyncio.run(main())
     return done
 
 
@@ -76,7 +76,7 @@ def test_a_call_marked_to_finish_raises_like_any_other() -> None:
         raise OSError("inside")
 
     with pytest.raises(OSError, match="inside"):
-        asyncio.stepped(awaited(fail(), finish=True))
+        asyncio.run(awaited(fail(), finish=True))
 
 
 @pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio])
