@@ -79,8 +79,8 @@ class Import:
     _queue: Any
 
     def __init__(self, queue: Any, name: str, options: ImportOptions | None = None) -> None:
-        if not isinstance(queue, Importable):
-            able = tuple(name for name, each in DISCIPLINES.items() if issubclass(each.load(), Importable))
+        able = tuple(name for name, each in DISCIPLINES.items() if issubclass(each.load(), Importable))
+        if queue.discipline not in able:
             raise Unsupported(queue.discipline, "import", able)
         self._queue, self.name, self._options = queue, name, options or ImportOptions()
         self._limits: PayloadLimits = self._queue.config

@@ -74,7 +74,8 @@ def test_with_max_messages_the_handler_gets_batches_and_may_settle_single_messag
     queue.publish_many([*"abcde"])
     batches = []
 
-    def handle(lease: Any) -> None:
+    def handle(batch: Any) -> None:
+        lease = batch.lease
         batches.append(payloads(lease.messages))
         if batches == [["a", "b", "c"]]:
             queue.nack(lease, [lease.messages[1]], reason="not now")
