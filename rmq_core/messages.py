@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from threading import Lock
 from time import monotonic
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 from rmq_core.envelope.codec import Message, Payload, message_of
 from rmq_core.errors import ConfigurationError, LeaseLost
@@ -97,12 +97,14 @@ class LeaseState:
     which on it counts as lost. began: the monotonic time of the claim, 0 when it is unknown. done: the indexes that
     this process settled one by one, when Redis keeps no record of them. begun, ended: how many settlements of the
     lease, or of a part of it, have begun and ended; `with state:` counts them, and a heartbeat compares them to detect
-    a settlement that runs at the same time. joined: this process only works for the holder, who ends the lease.
+    a settlement that runs at the same time. joined: this process only works for the holder, who ends the lease. span:
+    the context of the span of its claim, if that was traced.
     """
 
     lost = partly = settled = joined = False
     until = inf
     began = 0.0
+    span: Any = None
     done: frozenset[int] = frozenset()
     begun = ended = 0
     _counting = Lock()

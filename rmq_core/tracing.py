@@ -1,23 +1,23 @@
 """Spans of OpenTelemetry for a queue: publish, claim and settle, linked from the publisher to the consumer.
 
-`traced(queue)` replaces methods of one queue object, so a queue that is not traced pays nothing. The context travels in
-the header `traceparent` (W3C). Spans have the names and attributes of OpenTelemetry's conventions for messaging; they
+`traced(queue)` is for one queue object, so a queue that is not traced pays nothing. The context travels in the header
+`traceparent` (W3C). Spans have the names and attributes of OpenTelemetry's conventions for messaging; they
 contain ids and numbers, never a payload, and so no text of an exception, which may quote one.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
 from rmq_core.envelope.codec import header_items, split
 from rmq_core.errors import ConfigurationError, MalformedMessage
+from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
+from rmq_core.observe.around import Begin, Invocation, begin_with
 from rmq_core.protocol import require
-from rmq_core.queue.base import Awaited
 from rmq_core.reports import Published, PublishReport, SettleReport
 
 Q = TypeVar("Q")
@@ -43,29 +43,8 @@ def traced(queue: Q) -> Q:
         raise ConfigurationError("tracing needs OpenTelemetry: pip install 'rmq[otel]'") from error
     one: Any = queue
     require(one, "tracing", "headers")
-    traces = Traces(one.name, propagate, trace)
-    for verb in _VERBS:
-        if hasattr(one, verb):
-            setattr(one, verb, _wrapped(traces, verb, getattr(one, verb), awaited=isinstance(one, Awaited)))
+    begin_with(one, Traces(one.name, propagate, trace).traced)
     return queue
-
-
-def _wrapped(traces: Traces, verb: str, call: Callable[..., Any], *, awaited: bool) -> Callable[..., Any]:
-    @functools.wraps(call)
-    def blocking(*args: Any, **kwargs: Any) -> Any:
-        with traces.span(verb, args, kwargs) as span:
-            result = call(*args, **traces.given(verb, kwargs))
-            traces.describe(span, result)
-            return result
-
-    @functools.wraps(call)
-    async def coroutine(*args: Any, **kwargs: Any) -> Any:
-        with traces.span(verb, args, kwargs) as span:
-            result = await call(*args, **traces.given(verb, kwargs))
-            traces.describe(span, result)
-            return result
-
-    return coroutine if awaited else blocking
 
 
 class Traces:
@@ -75,18 +54,28 @@ class Traces:
         self.queue, self.propagate, self.trace = queue, propagate, trace
         self.tracer = trace.get_tracer("rmq")
 
+    def traced(self, begin: Begin, call: Invocation) -> Exchange[Any]:
+        """Run an operation in a span, if its verb has one."""
+        if call.verb not in _VERBS:
+            return (yield from begin(call))
+        with self._span(call) as span:
+            result = yield from begin(call._replace(kwargs=self._given(call)))
+            self._describe(span, result)
+        return result
+
     @contextmanager
-    def span(self, verb: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    def _span(self, call: Invocation) -> Iterator[Any]:
         """Open the span of a call; an exception sets its status to the name of the exception."""
-        kind = _VERBS[verb]
+        kind = _VERBS[call.verb]
         attributes = {
-            "messaging.system": "rmq", "messaging.destination.name": self.queue, "messaging.operation.name": verb,
+            "messaging.system": "rmq", "messaging.destination.name": self.queue, "messaging.operation.name": call.verb,
             "messaging.operation.type": kind,
         }  # fmt: skip
+        args, kwargs = call.args, call.kwargs
         lease = args[0] if args and isinstance(args[0], Lease) else kwargs.get("lease", kwargs.get("ack"))
-        links = [lease.state.span] if isinstance(lease, Lease) and hasattr(lease.state, "span") else []
+        links = [lease.state.span] if isinstance(lease, Lease) and lease.state.span else []
         with self.tracer.start_as_current_span(
-            f"{verb} {self.queue}", kind=getattr(self.trace.SpanKind, _KINDS[kind]), attributes=attributes,
+            f"{call.verb} {self.queue}", kind=getattr(self.trace.SpanKind, _KINDS[kind]), attributes=attributes,
             links=[self.trace.Link(link) for link in links], record_exception=False, set_status_on_exception=False,
         ) as span:  # fmt: skip
             try:
@@ -95,15 +84,16 @@ class Traces:
                 span.set_status(self.trace.StatusCode.ERROR, type(error).__name__)
                 raise
 
-    def given(self, verb: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call; those of a publish with the headers that identify its span."""
-        if _VERBS[verb] != "send":
+    def _given(self, call: Invocation) -> dict[str, Any]:
+        """Return the named arguments of a call; those of a publish with the headers that identify its span."""
+        kwargs = call.kwargs
+        if _VERBS[call.verb] != "send":
             return kwargs
         headers: dict[str, str] = {}
         self.propagate.inject(headers)
         return {**kwargs, "headers": {**headers, **(kwargs.get("headers") or {})} or None}
 
-    def describe(self, span: Any, result: Any) -> None:
+    def _describe(self, span: Any, result: Any) -> None:
         """Add to a span what the result of its call tells."""
         if isinstance(result, Published):
             span.set_attribute("messaging.message.id", result.id)
@@ -115,7 +105,7 @@ class Traces:
             span.set_attribute("messaging.batch.message_count", result.count)
             for link, message_id in islice(self._links(result.envelopes or ()), _MOST_LINKS):
                 span.add_link(link, {"messaging.message.id": message_id})
-            result.state.span = span.get_span_context()  # type: ignore[attr-defined]
+            result.state.span = span.get_span_context()
 
     def _links(self, envelopes: Iterable[bytes]) -> Iterator[tuple[Any, str]]:
         """Yield the spans in which messages were published, and the ids of the messages."""

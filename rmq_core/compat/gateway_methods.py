@@ -33,6 +33,7 @@ from rmq_core.errors import (
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.exchange import Exchange, Interrupted, Patience
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
+from rmq_core.observe.fact import emitting
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.recording import flush, one_attempt
 
@@ -83,11 +84,11 @@ class Channel:
 
     def listen(self) -> None:
         """Record events from now on."""
-        self.engine.on_event = self.noted.append
+        self.engine.sinks = (emitting(self.engine.name, self.noted.append),)
 
     def note(self, operation: EventOperation, attempt: str, error: BaseException) -> None:
         """Record a failed attempt to claim."""
-        if self.engine.on_event is not None:
+        if self.engine.sinks:
             event = QueueEvent(
                 self.engine.name, operation, EventOutcome.FAILURE, claim_id=attempt,
                 exception_type=type(error).__name__, error=error,

@@ -105,7 +105,7 @@ def finish(engine: LeasedEngine, lease: Lease, log: QueuePart | None = None) -> 
     lease.state.settled = True
     acked = bool(reply.startswith(b"acked"))
     if acked:
-        engine.ended(_ENDED.get(log, Operation.ACK), 1, lease)
+        engine.state(_ENDED.get(log, Operation.ACK), 1, lease)
     return acked
 
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
+from rmq_core.observe.around import Begin, Invocation
 from rmq_core.protocol import Capabilities
 from rmq_core.queue.registry import provisional
 
 if TYPE_CHECKING:  # its module imports this one
-    from rmq_core.queue.tally import Tally
+    from rmq_core.observe.tally import Tally
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,10 +75,14 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
     operation, blocking = listed.operation, not issubclass(queue_class, Awaited)
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        exchange = operation(self._engine, *args, **kwargs)
-        if not self._engine.registered:
-            exchange = provisional(self._engine, self.discipline, exchange)
-        result = self._driver.run(exchange if self._journaled is None else self._journaled(exchange))
+        engine = self._engine
+        if self._begin is None:
+            exchange = operation(engine, *args, **kwargs)
+        else:
+            exchange = self._begin(Invocation(engine, name, operation, args, kwargs))
+        if not engine.registered:
+            exchange = provisional(engine, self.discipline, exchange)
+        result = self._driver.run(exchange)
         tally = self._tally
         if tally is None or (blocking and not (tally.noted and monotonic() >= tally.next_at)):
             return result
@@ -130,7 +135,7 @@ class QueueBase(Generic[E]):
         self.name, self._engine = engine.name, engine
         self._recorder: Any = engine
         self._tally = engine.tally
-        self._journaled: Callable[[Any], Any] | None = None
+        self._begin: Begin | None = None
         self._connect(redis)
 
     def _connect(self, redis: Any) -> None:

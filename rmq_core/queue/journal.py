@@ -1,113 +1,28 @@
-"""The journal of a queue: who published, claimed and settled which messages, one entry for each lease or chunk.
-
-The operations note entries, and `journaled` writes them before the operation returns. So the claim of a worker that is
-killed afterwards is on record. An entry that a full server refuses is dropped, because consumers have to go on.
-"""
+"""Reads the journal of a queue, which `rmq_core.observe.journal` writes."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
 
-from rmq_core.errors import ConfigurationError, RedisMessageQueueError
+from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.messages import Lease
-from rmq_core.policy import milliseconds, whole
+from rmq_core.observe.entries import unpacked
 from rmq_core.queue.base import Engine
 
-R = TypeVar("R")
-_MOST_IDS = 1000
 _AT_ONCE = 500
 _PAGE = 100  # an entry may have 1,000 ids
 _ENTRY = re.compile(r"\d{1,20}-\d{1,20}")
-_SAME = "\t"
 _SETTLED = {"acked", "nacked", "released", "dead"}
-_noted: ContextVar[list[dict[str, str]] | None] = ContextVar("rmq_journal", default=None)
 
 
-class JournalLength(NamedTuple):
-    """How long a journal keeps entries: `most` of them, or for `keep_ms` if `most` is 0."""
-
-    most: int
-    keep_ms: int
-
-    @classmethod
-    def of(cls, journal: int | timedelta | None) -> JournalLength | None:
-        """Return the length that a setting stands for; raise ConfigurationError for any other value."""
-        if journal is None:
-            return None
-        if isinstance(journal, timedelta):
-            return cls(0, milliseconds("journal", journal, minimum=1))
-        return cls(whole("journal", journal, minimum=1), 0)
-
-
-class JournalKeeper(Engine, Protocol):
-    """The part of an engine that a journal needs."""
+class Journaled(Engine, Protocol):
+    """The part of an engine that reading a journal needs."""
 
     keys: Any
-
-    @property
-    def journal(self) -> JournalLength | None: ...
-    def keep(self, result: Any) -> None:
-        """Remember what the caller of an operation will not get, because it was interrupted."""
-
-
-def note(event: str, *, lease: Lease | None = None, ids: Sequence[str] = (), **about: object) -> None:
-    """Note an entry for the operation that runs; nothing happens outside of `journaled`."""
-    entries = _noted.get()
-    if entries is None:
-        return
-    held = {} if lease is None else {"l": lease.id, "f": (lease.token or "").partition(".")[0], "o": lease.owner}
-    entries.extend(_entries(event, ids, held | {name[0]: str(value) for name, value in about.items()}))
-
-
-def lines_of(event: str, ids: Sequence[str], **about: object) -> list[str]:
-    """Return the entries of an event about these messages as the script takes them."""
-    return [_line(entry) for entry in _entries(event, ids, {name[0]: str(value) for name, value in about.items()})]
-
-
-def _entries(event: str, ids: Sequence[str], fields: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    for lo in range(0, max(len(ids), 1), _MOST_IDS):
-        entry = {"e": event, **fields, "i": packed(ids[lo : lo + _MOST_IDS])}
-        yield {name: value for name, value in entry.items() if value}
-
-
-def _line(entry: Mapping[str, str]) -> str:
-    return json.dumps([part for pair in entry.items() for part in pair])
-
-
-def journaled(engine: JournalKeeper, exchange: Exchange[R]) -> Exchange[R]:
-    """Run an operation and write the entries that it noted before it returns."""
-    entries: list[dict[str, str]] = []
-    before = _noted.set(entries)
-    try:
-        result = yield from exchange
-    except RedisMessageQueueError:
-        yield from _write(engine, entries)
-        raise
-    finally:
-        _noted.reset(before)
-    try:
-        yield from _write(engine, entries)
-    except BaseException:
-        engine.keep(result)
-        raise
-    return result
-
-
-def _write(engine: JournalKeeper, entries: Sequence[dict[str, str]]) -> Exchange[None]:
-    length = engine.journal
-    for lo in range(0, len(entries) if length else 0, 100):
-        lines = [_line(entry) for entry in entries[lo : lo + 100]]
-        try:
-            yield script("journal/write", engine.keys, **length._asdict() if length else {}, entries=lines)
-        except RedisMessageQueueError:
-            return  # the operation has had its effect; a full server refuses the entry
 
 
 class JournalEntry(NamedTuple):
@@ -147,7 +62,7 @@ class JournalPage(NamedTuple):
     until: str | None
 
 
-def read_journal(engine: JournalKeeper, *, after: str | None = None, until: str | None = None) -> Exchange[JournalPage]:
+def read_journal(engine: Journaled, *, after: str | None = None, until: str | None = None) -> Exchange[JournalPage]:
     """Return the entries after one of them, oldest first, at most 100; without `until` up to the newest one.
 
     after, until: ids of entries, as an entry or a page has them. Raises ConfigurationError for other texts.
@@ -162,7 +77,7 @@ def read_journal(engine: JournalKeeper, *, after: str | None = None, until: str 
     return JournalPage(entries, entries[-1].entry_id, stop.decode())
 
 
-def entries_about(engine: JournalKeeper, message_id: str, most: int) -> Exchange[tuple[list[JournalEntry], bool]]:
+def entries_about(engine: Journaled, message_id: str, most: int) -> Exchange[tuple[list[JournalEntry], bool]]:
     """Return the entries about a message, oldest first, and whether the whole journal was read: at most `most`."""
     found, leases, after = list[JournalEntry](), dict[str, None](), "-"
     ending = message_id[message_id.rfind("-") :] if "-" in message_id else message_id
@@ -184,40 +99,6 @@ def entries_about(engine: JournalKeeper, message_id: str, most: int) -> Exchange
             return found, True
         after = last.decode()
     return found, False
-
-
-def packed(ids: Iterable[str]) -> str:
-    """Return ids as one text. Of an id that is like the one before it up to the last `-`, the rest follows a tab."""
-    words, prefix = list[str](), ""
-    for each in ids:
-        begin, dash, end = each.rpartition("-")
-        words.append(f"{_SAME}-{end}" if dash and begin == prefix else each)
-        prefix = begin
-    return " ".join(words)
-
-
-def unpacked(text: str) -> Iterator[str]:
-    """Yield the ids of a packed text."""
-    prefix = ""
-    for word in text.split(" ") if text else ():
-        whole_id = f"{prefix}{word[1:]}" if word.startswith(_SAME) else word
-        prefix = whole_id.rpartition("-")[0]
-        yield whole_id
-
-
-def ids_of(lease: Lease) -> list[str]:
-    """Return the ids of the messages that came with a lease; none for a lease whose messages are read later."""
-    try:
-        return [_id_in(envelope) for envelope in lease.envelopes or ()]
-    except ValueError:
-        return []  # whoever decodes these messages gets the error
-
-
-def _id_in(envelope: bytes) -> str:
-    """Return the id in an envelope, in a third of the time in which all of it is split."""
-    _, _, length, rest = envelope.split(b" ", 3)
-    start = int(length)
-    return rest[start : rest.index(b" ", start)].decode()
 
 
 def moment(at_ms: int) -> datetime:

@@ -12,9 +12,9 @@ from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQu
 from rmq_core.exchange import Call, Command, Exchange, Interrupted, Patience
 from rmq_core.exchange.scripts import script
 from rmq_core.history import HistoryPoint, Mark, QueueTotals
+from rmq_core.observe.tally import Flush, Tally, marked
 from rmq_core.policy import whole
 from rmq_core.queue.base import Engine, Method
-from rmq_core.queue.tally import Flush, Tally, marked
 
 _LATE_S = 0.5
 _RINGS = {"minutes": ("m", 60, 1440), "hours": ("h", 3600, 720)}

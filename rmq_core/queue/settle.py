@@ -35,8 +35,8 @@ class Capped(Protocol):
 class Trimming(Capped, Protocol):
     """The part of an engine that counts dead letters which were deleted."""
 
-    def tell(self, operation: Operation, count: int) -> None:
-        """Count messages that something happened to."""
+    def state(self, kind: Operation, count: int, /) -> None:
+        """State what happened to messages."""
 
 
 class Reclaimed(NamedTuple):
@@ -128,7 +128,7 @@ def outcomes_of(lease: Lease, reply: bytes, count: int, letters: Mapping[str, Ou
 def without_trimmed(engine: Trimming, reply: bytes) -> bytes:
     """Return the reply of a script without the number of dead letters that it deleted; count and log these."""
     kept, number = trimmed_in(engine, reply)
-    engine.tell(Operation.DROP, number)
+    engine.state(Operation.DROP, number)
     return kept
 
 

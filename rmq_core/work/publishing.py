@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from rmq_core.errors import ConfigurationError
+from rmq_core.exchange import Exchange
 from rmq_core.messages import NewMessage
+from rmq_core.observe.around import Begin, Invocation, begin_with
 from rmq_core.queue.keys import check_name
 
 P = TypeVar("P")
@@ -21,13 +23,9 @@ def publishing_as(queue: Q, publisher: Publisher) -> Q:
     """Return the queue; from now on, the messages that it publishes or stages carry the headers of the publisher.
 
     These replace headers of the same names, which may be copies of those of another message. `publisher` is called once
-    for each call. It replaces methods of this queue object, so all other queues publish as fast as before.
+    for each call.
     """
-    one: Any = queue
-    for verb in ("publish", *_LISTS):
-        method = getattr(one, verb, None)
-        if method is not None:
-            setattr(one, verb, _named(method, publisher, of_list=verb in _LISTS))
+    begin_with(queue, functools.partial(_named, publisher))
     return queue
 
 
@@ -58,14 +56,15 @@ def by_queue(payloads: Iterable[P], queue_of: Callable[[P], str]) -> dict[str, l
     return found
 
 
-def _named(call: Callable[..., Any], publisher: Publisher, *, of_list: bool) -> Callable[..., Any]:
-    @functools.wraps(call)
-    def named(*args: Any, headers: Mapping[str, str] | None = None, **kwargs: Any) -> Any:
-        own = publisher()
-        if own and of_list and args:
-            args = (map(functools.partial(with_publisher, publisher=own), args[0]), *args[1:])
-        elif own and of_list and "payloads" in kwargs:
-            kwargs["payloads"] = map(functools.partial(with_publisher, publisher=own), kwargs["payloads"])
-        return call(*args, headers={**(headers or {}), **own} if own else headers, **kwargs)
-
-    return named
+def _named(publisher: Publisher, begin: Begin, call: Invocation) -> Exchange[Any]:
+    own = publisher() if call.verb == "publish" or call.verb in _LISTS else None
+    if not own:
+        return begin(call)
+    args, kwargs = call.args, {**call.kwargs, "headers": {**(call.kwargs.get("headers") or {}), **own}}
+    if call.verb in _LISTS:
+        each = functools.partial(with_publisher, publisher=own)
+        if args:
+            args = (map(each, args[0]), *args[1:])
+        elif "payloads" in kwargs:
+            kwargs["payloads"] = map(each, kwargs["payloads"])
+    return begin(call._replace(args=args, kwargs=kwargs))

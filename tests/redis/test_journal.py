@@ -14,7 +14,7 @@ import redis
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage
 from rmq_core.history import acting_as
-from rmq_core.queue.journal import packed, unpacked
+from rmq_core.observe.entries import packed, unpacked
 from rmq_core.work import publishing_as
 from tests.redis.leases import expire
 from tests.redis.worlds import World

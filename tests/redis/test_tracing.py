@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from rmq_core import NewMessage, Unsupported
+from rmq_core import LeasedConfig, NewMessage, Unsupported
 from rmq_core.tracing import traced
+from rmq_core.work import publishing_as
 from tests.redis.worlds import World
 from tests.tracing import Spans
 
@@ -85,6 +86,19 @@ def test_a_block_that_processes_makes_spans_too(world: World, spans: Spans) -> N
     queue.publish("x")
     with queue.process():
         pass
+    assert [span.name for span in spans.ended] == ["publish q", "claim q", "ack q"]
+
+
+def test_a_traced_queue_keeps_its_journal_and_names_its_publisher(world: World, spans: Spans) -> None:
+    queue = world.queue(config=LeasedConfig(journal=100))
+    traced(publishing_as(getattr(queue, "inner", queue), lambda: {"spark-application-id": "app-1"}))
+    message_id = queue.publish("x", headers={"tenant": "acme"}).id
+    lease = queue.claim(owner="w")
+    assert set(lease.message.headers) == {"tenant", "traceparent", "spark-application-id"}
+    queue.ack(lease)
+    assert [(step.what, step.who) for step in queue.why(message_id).steps] == [
+        ("published", "spark app-1"), ("claimed", "w"), ("acked", "w"),
+    ]  # fmt: skip
     assert [span.name for span in spans.ended] == ["publish q", "claim q", "ack q"]
 
 

@@ -13,14 +13,14 @@ from rmq_core.envelope.ids import nonce
 from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, Unsupported
 from rmq_core.exchange import Exchange, Want
 from rmq_core.exchange.scripts import script
+from rmq_core.observe.fact import Observer, Sink
+from rmq_core.observe.tally import Tally
 from rmq_core.policy import milliseconds, seconds
-from rmq_core.queue.counting import Counting
 from rmq_core.queue.registry import ready
-from rmq_core.queue.tally import Tally
 
 
 @dataclass(slots=True, eq=False)
-class JobsEngine(Counting):
+class JobsEngine(Observer):
     """State of a queue object. `native` is None until `prepare` has read the features of the server.
 
     paused: a worker's last read found the queue paused.
@@ -34,6 +34,7 @@ class JobsEngine(Counting):
     producer: str = field(default_factory=nonce)
     own_lease_ms: int = field(init=False)
     tally: Tally | None = field(init=False)
+    sinks: tuple[Sink, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         self.own_lease_ms = self.config.lease_ms
@@ -76,6 +77,9 @@ class JobsEngine(Counting):
     def flag(self) -> str:
         """The `native` argument of scripts: '1' if the server has IDMP, XREADGROUP CLAIM and XACKDEL, else '0'."""
         return "1" if self.native else "0"
+
+    def keep(self, result: Any) -> None:
+        """Leave a lease that the caller does not get until its deadline."""
 
     def lease_ms(self, lease: timedelta | float | None, parameter: str = "lease") -> int:
         return self.own_lease_ms if lease is None else milliseconds(parameter, lease, minimum=0.001)

@@ -26,8 +26,8 @@ from rmq_core.discipline.jobs.worker_counts import WorkerCounts
 from rmq_core.envelope.ids import nonce
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.exchange import Exchange
+from rmq_core.observe.tally import INTERVAL_S
 from rmq_core.policy import seconds
-from rmq_core.queue.tally import INTERVAL_S
 
 R = TypeVar("R")
 _log = logging.getLogger("rmq")
@@ -52,7 +52,7 @@ class Worker:
         self._running: set[asyncio.Task[None]] = set()
         self._runner = Runner(handler, self.config, queue.config)
         self._done, self._finished = Done.nothing(), 0
-        self._counts = WorkerCounts(queue.engine.tally)
+        self._counts = WorkerCounts(queue.engine)
         self._prefetch = Prefetch(self.config.prefetch)
         self._room = asyncio.Event()
         self._work = asyncio.Event()

@@ -9,9 +9,9 @@ from typing import Any
 
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
+from rmq_core.observe.journal import JournalLength
 from rmq_core.policy import Backoff, Durability, Overflow, check_all, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
-from rmq_core.queue.journal import JournalLength
 
 DISCIPLINE = "leased"
 CAPABILITIES = Capabilities(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from rmq_core.discipline.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
@@ -22,8 +21,10 @@ from rmq_core.discipline.leased.operations import (
     staging,
 )
 from rmq_core.events import OnEvent
+from rmq_core.observe.around import begin_with
+from rmq_core.observe.journal import journaled
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.journal import journaled, read_journal
+from rmq_core.queue.journal import read_journal
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.moving import Importable
 from rmq_core.queue.recording import Recorded
@@ -45,7 +46,7 @@ class LeasedMethods(Recorded, QueueBase[LeasedEngine], Importable):
         self.config = config or LeasedConfig()
         super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
         if self._engine.journal is not None:
-            self._journaled = partial(journaled, self._engine)
+            begin_with(self, journaled)
 
     publish = Method(publishing.publish)
     publish_many = Method(publishing.publish_many)

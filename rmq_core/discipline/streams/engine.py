@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from rmq_core.discipline.streams.config import QueueConfig
 from rmq_core.discipline.streams.keys import StreamKeys, stream_of
 from rmq_core.errors import ConfigurationError, QueueError, RedisMessageQueueError, ScriptFailed
-from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
+from rmq_core.events import OnEvent
+from rmq_core.observe.fact import Observer, Sink, emitting
 from rmq_core.queue.keys import check_name
 
 _RETRY_BUDGET_S = 30.0
 
 
 @dataclass(slots=True, eq=False)
-class StreamEngine:
+class StreamEngine(Observer):
     """State of a queue object.
 
     grouped: the group is known to exist. registered: the name is registered for tools, or must not be.
@@ -26,12 +27,16 @@ class StreamEngine:
     name: str
     keys: StreamKeys
     config: QueueConfig
-    on_event: OnEvent | None = None
+    on_event: InitVar[OnEvent | None] = None
     grouped: bool = False
     registered: int = False
     malformed: deque[QueueError] = field(default_factory=deque)
     unanswered: deque[str] = field(default_factory=deque)
     tally: None = field(default=None, init=False)  # it keeps no history
+    sinks: tuple[Sink, ...] = field(init=False)
+
+    def __post_init__(self, on_event: OnEvent | None) -> None:
+        self.sinks = () if on_event is None else (emitting(self.name, on_event),)
 
     @property
     def prefix(self) -> bytes:
@@ -45,15 +50,6 @@ class StreamEngine:
     @property
     def beat_s(self) -> float:
         return self.config.claim_idle_ms / 1000
-
-    def tell(
-        self, operation: Operation, count: int, message_id: str | None = None, lease_id: str | None = None
-    ) -> None:
-        """Emit an event; nothing happens for a count of 0."""
-        if count > 0 and self.on_event is not None:
-            done = EventOutcome.SUCCESS
-            event = QueueEvent(self.name, operation, done, message_id=message_id, claim_id=lease_id, count=count)
-            tell(self.on_event, event)
 
 
 def lacks_group(error: object) -> bool:

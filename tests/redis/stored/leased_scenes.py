@@ -9,8 +9,8 @@ from rmq_core import LeasedConfig, LeasedQueue, NewMessage, RedisMessageQueue
 from rmq_core.compat import operations
 from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling, staging
 from rmq_core.history import acting_as
+from rmq_core.observe.entries import lines_of
 from rmq_core.queue import recording
-from rmq_core.queue.journal import lines_of
 from tests.redis.stored.deterministic import begin
 
 LEASES = "rmq:{q}:leases"

@@ -129,7 +129,7 @@ def test_events_of_the_engine_are_emitted_in_the_terms_of_the_message_queue() ->
     channel.listen()
     engine = channel.engine
     for operation in (EventOperation.PUBLISH, EventOperation.RECLAIM, EventOperation.TAKEOVER, EventOperation.DEAD):
-        engine.tell(operation, 1, "~a", message_id="m")
+        engine.state(operation, 1, "~a", message_id="m")
     told = list(channel.new_events())
     assert [event.operation for event in told] == ["claim_reclaim", "claim_reclaim", "dlq"]
     assert (told[2].destination_queue, told[2].max_delivery_count, told[2].message_id) == ("q::dlq", 3, "m")

@@ -183,8 +183,8 @@ def _send(engine: JobsEngine, entries: Sequence[JobEntry]) -> Exchange[list[bool
     if word != "accepted":
         raise refused("adding", reply)
     fresh = digits.count("1") if digits else len(entries)
-    engine.tell(Operation.PUBLISH, fresh)
-    engine.tell(Operation.DUPLICATE, len(entries) - fresh)
+    engine.state(Operation.PUBLISH, fresh)
+    engine.state(Operation.DUPLICATE, len(entries) - fresh)
     return [digit == "1" for digit in digits] if digits else [True] * len(entries)
 
 

@@ -10,6 +10,7 @@ from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.discipline.jobs.operations.adding import job_digest, key_digest
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.observe.fact import Act
 from rmq_core.queue.choosing import id_of
 from rmq_core.queue.moving import PAGE
 
@@ -39,7 +40,7 @@ def _cancelled(
     reply = yield script(name, keys, marker=keys.unique(job_digest(named)), another=another, **about)
     if reply not in {b"cancelled", b"missing"}:
         raise refused("cancel", reply)
-    engine.acted("cancel", int(reply == b"cancelled"), [named])
+    engine.state(Act.CANCEL, int(reply == b"cancelled"), ids=[named])
     return bool(reply == b"cancelled")
 
 

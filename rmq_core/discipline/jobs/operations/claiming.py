@@ -12,6 +12,7 @@ from rmq_core.discipline.jobs.operations.reading import fetch
 from rmq_core.discipline.jobs.operations.reclaiming import reclaim, reclaim_all
 from rmq_core.envelope.ids import anonymous_lease_id, nonce
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
+from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange, Listen
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
@@ -93,7 +94,9 @@ def adopt(
     )  # fmt: skip
     words = (yield call).decode().split(" ")
     if words[0] == "taken":
-        return engine.taken(_lease(engine, lease_id, words[1:4], " ".join(words[5:]), int(words[4])))
+        held = _lease(engine, lease_id, words[1:4], " ".join(words[5:]), int(words[4]))
+        engine.state(Operation.TAKEOVER, held.count, held)
+        return held
     if words[0] == "settled":
         raise LeaseAlreadySettled(lease_id, int(words[1]))
     if words[0] == "owned":
@@ -113,7 +116,8 @@ def _hand_over(engine: JobsEngine, request: JobsRequest, reply: list[list[bytes]
         held = replace(held, envelopes=envelopes)
     elif held.count <= _INLINE:
         held = yield from fetch(engine, held)
-    return engine.taken(held) if taken else engine.claimed(held, request.lease_ms)
+    engine.state(Operation.TAKEOVER if taken else Operation.CLAIM, held.count, held, lease_ms=request.lease_ms)
+    return held
 
 
 def _fill(engine: JobsEngine, held: Lease, limit: int) -> Exchange[Lease]:

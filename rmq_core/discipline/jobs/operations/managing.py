@@ -13,8 +13,10 @@ from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.discipline.jobs.operations.selecting import purge_where, redrive_where
 from rmq_core.envelope.matching import Match
 from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage, Unsupported
+from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, Listen
 from rmq_core.exchange.scripts import script
+from rmq_core.observe.fact import Act
 from rmq_core.policy import milliseconds, whole
 from rmq_core.queue.choosing import Changes
 from rmq_core.reports import OnProgress
@@ -48,7 +50,8 @@ def redrive(
     try:
         yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
     finally:
-        engine.redriven(changes.changed)
+        engine.state(Operation.REDRIVE, changes.changed)
+        engine.state(Act.REDRIVE, changes.changed)
     return changes.changed
 
 
@@ -78,7 +81,7 @@ def purge(
         removed = yield from purge_where(engine, where, Changes(progress=progress))
     else:
         removed = yield from _purge(engine, which)
-    engine.mark("purge", f"{removed} of {which}")
+    engine.state(Act.PURGE, reason=f"{removed} of {which}")
     return removed
 
 
@@ -99,13 +102,13 @@ def pause(engine: JobsEngine) -> Exchange[None]:
     still get jobs of a worker that died, within 5 s of the pause.
     """
     yield from _set_pause(engine, "1")
-    engine.mark("pause")
+    engine.state(Act.PAUSE)
 
 
 def resume(engine: JobsEngine) -> Exchange[None]:
     """Hand out jobs again. Workers notice it within a second, claims that wait within 5 s."""
     yield from _set_pause(engine, "0")
-    engine.mark("resume")
+    engine.state(Act.RESUME)
 
 
 def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
@@ -116,7 +119,7 @@ def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
     reply = yield call
     if reply not in {b"ready", b"missing"}:
         raise refused("run_now", reply)
-    engine.acted("run-now", int(reply == b"ready"), [message_id])
+    engine.state(Act.RUN_NOW, int(reply == b"ready"), ids=[message_id])
     return bool(reply == b"ready")
 
 

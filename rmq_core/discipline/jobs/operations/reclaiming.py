@@ -50,8 +50,8 @@ def _reclaimed(engine: JobsEngine, lease_id: str, early: str, reason: str = "", 
             return done
         if words[0] != "returned":
             raise refused("reclaim", reply)
-        engine.tell(Operation.RECLAIM, int(words[1]))
-        engine.tell(Operation.DEAD, int(words[2]))
+        engine.state(Operation.RECLAIM, int(words[1]))
+        engine.state(Operation.DEAD, int(words[2]))
         done, token = Reclaimed(done.settled + int(words[1]), done.dead + int(words[2]), found=True), words[4]
         if words[3] == "0":
             return done

@@ -112,7 +112,7 @@ def _fire(engine: JobsEngine, key: str, due_ms: int, now_ms: int) -> Exchange[No
     )  # fmt: skip
     if not reply.startswith((b"fired", b"other")):
         raise refused("firing a repeatable job", reply)
-    engine.tell(Operation.PUBLISH, int(reply[6:] or 0) if reply.startswith(b"fired") else 0)
+    engine.state(Operation.PUBLISH, int(reply[6:] or 0) if reply.startswith(b"fired") else 0)
 
 
 def _first(repeat: Repeat, now_ms: int) -> int:

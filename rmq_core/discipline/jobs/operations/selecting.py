@@ -10,6 +10,7 @@ from rmq_core.discipline.jobs.operations.reading import stats
 from rmq_core.envelope.matching import Match, chosen_by
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.observe.fact import Act
 from rmq_core.queue.choosing import Changes, Place, Some, change_chosen, discard_chosen, drop_chosen
 from rmq_core.queue.searching import reasons_in, search_pages
 from rmq_core.reports import OnProgress, ReasonGroup, SearchPage
@@ -34,7 +35,7 @@ def dead_reasons(engine: JobsEngine, *, progress: OnProgress | None = None) -> E
 def discard(engine: JobsEngine, message_ids: Iterable[str]) -> Exchange[int]:
     """Delete the dead letters with these ids; return how many. Of several with one id, the newest are deleted."""
     done = yield from discard_chosen(Place(engine.keys.dead, "left"), message_ids)
-    engine.acted("discard", done.deleted, done.ids)
+    engine.state(Act.DISCARD, done.deleted, ids=done.ids)
     return done.deleted
 
 

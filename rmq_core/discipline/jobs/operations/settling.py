@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 
 from rmq_core.discipline.jobs.engine import JobsEngine, refused
 from rmq_core.envelope.payloads import one_line
+from rmq_core.errors import LeaseLost
+from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
@@ -69,7 +71,14 @@ def release(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> E
 def _counted(
     engine: JobsEngine, lease: Lease, how: tuple[str, int, str], messages: Some | None
 ) -> Exchange[SettleReport]:
-    return (yield from engine.settled(how[0], lease, _settle(engine, lease, how, messages)))
+    try:
+        report = yield from _settle(engine, lease, how, messages)
+    except LeaseLost:
+        engine.state(Operation.LOST, lease.count, lease)
+        raise
+    engine.state(Operation(how[0]), report.settled, lease)
+    engine.state(Operation.DEAD, report.dead, lease)
+    return report
 
 
 def _settle(

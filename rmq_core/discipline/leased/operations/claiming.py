@@ -32,7 +32,7 @@ from rmq_core.queue.keys import check_name
 from rmq_core.queue.registry import register
 
 _INLINE = 4000
-_ACK = Operation.ACK
+_ACK, _CLAIM = Operation.ACK, Operation.CLAIM
 
 
 class LeaseRequest(NamedTuple):
@@ -138,7 +138,7 @@ def _ack_and_claim(
         if words[0] not in {"claimed", "empty"}:
             raise ScriptFailed(f"claim_next got {words[0]!r}")
         ack.state.settled = True
-    engine.ended(_ACK, int(words[-1]), ack)
+    engine.state(_ACK, int(words[-1]), ack)
     check(engine, f"acked lease {ack.id!r}", confirmed)
     return words, reply[1], reply[2]
 
@@ -220,9 +220,9 @@ def _granted(
         engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
         named=request.mode == "named", isolation=isolation, envelopes=envelopes or None,
     )  # fmt: skip
-    engine.claimed(granted, request.lease_ms)
+    engine.state(_CLAIM, taken, granted, lease_ms=request.lease_ms)
     if isolation:
-        tell_isolated(engine, granted)
+        state_isolated(engine, granted)
     if taken < limit:
         return (yield from _fill(engine, granted, limit))
     return granted if envelopes else (yield from _fetch(engine, granted))
@@ -256,7 +256,7 @@ def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
         count += moved
     if count == granted.count:
         return granted
-    engine.tell(Operation.CLAIM, count - granted.count, granted.id)
+    engine.state(_CLAIM, count - granted.count, granted.id)
     return replace(granted, count=count, envelopes=None)
 
 
@@ -268,7 +268,7 @@ def taken_over(engine: LeasedEngine, lease_id: str, rest: str, event: str = "tak
         named=not lease_id.startswith("~"), isolation=isolation_of((failures, most)),
     )  # fmt: skip
     if event:
-        engine.taken(lease, event)
+        engine.state(Operation.TAKEOVER, lease.count, lease, word=event)
     return lease
 
 
@@ -281,9 +281,9 @@ def isolation_of(words: Sequence[str | int]) -> Isolation | None:
     return Isolation(failures, most) if failures else None
 
 
-def tell_isolated(engine: LeasedEngine, lease: Lease) -> None:
-    """Emit an event that states why a claim got fewer messages than it requested."""
-    engine.tell(Operation.ISOLATE, lease.count, lease.id, reason=str(lease.isolation))
+def state_isolated(engine: LeasedEngine, lease: Lease) -> None:
+    """State why a claim got fewer messages than it requested."""
+    engine.state(Operation.ISOLATE, lease.count, lease, reason=str(lease.isolation))
 
 
 def requested(

@@ -15,7 +15,7 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.history import Mark
-from rmq_core.queue.actions import EVENTS
+from rmq_core.observe.acts import EVENTS
 from rmq_core.queue.journal import JournalEntry, entries_about, moment
 from rmq_core.queue.recording import marks
 from rmq_core.reports import LeaseInfo

@@ -19,9 +19,9 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.history import actor
+from rmq_core.observe.fact import Act
 from rmq_core.policy import whole
 from rmq_core.queue.choosing import Changes, wanted_ids
-from rmq_core.queue.journal import note
 from rmq_core.queue.keys import QUEUES, UNHELD
 from rmq_core.reports import OnProgress, SettleReport
 
@@ -76,8 +76,9 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
         some = chosen[lo : lo + _CHOSEN]
         reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
         moved += number(reply, b"redriven ")
-    engine.tell(Operation.REDRIVE, moved)
-    engine.acted("redrive", moved, list(found) if moved == len(found) else ())  # others may redrive at the same time
+    engine.state(Operation.REDRIVE, moved)
+    # others may redrive at the same time
+    engine.state(Act.REDRIVE, moved, ids=list(found) if moved == len(found) else ())
     return moved
 
 
@@ -100,7 +101,7 @@ def purge(
         removed = yield from purge_where(engine, target, where, Changes(progress=progress))
     else:
         removed = yield from _purge(engine, target)
-    mark(engine, "purge", f"{removed} of {target}")
+    engine.state(Act.PURGE, reason=f"{removed} of {target}")
     return removed
 
 
@@ -118,13 +119,13 @@ def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
 def pause(engine: LeasedEngine) -> Exchange[None]:
     """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
     yield _pause(engine, "1")
-    mark(engine, "pause")
+    engine.state(Act.PAUSE)
 
 
 def resume(engine: LeasedEngine) -> Exchange[None]:
     """Hand out messages again."""
     yield _pause(engine, "0")
-    mark(engine, "resume")
+    engine.state(Act.RESUME)
 
 
 def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
@@ -140,7 +141,7 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
     for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
         found = yield from find(key, wanted)
         if found and (yield from remove(engine, key, kind, [found[message_id]], given)):
-            engine.acted("cancel", 1, [message_id])
+            engine.state(Act.CANCEL, ids=[message_id])
             return True
     return False
 
@@ -247,16 +248,8 @@ def checked_id(message_id: str) -> str:
 
 
 def _redriven(engine: LeasedEngine, moved: int) -> None:
-    engine.tell(Operation.REDRIVE, moved)
-    if moved:
-        note("redriven", n=moved, by=actor())
-        mark(engine, "redrive", str(moved))
-
-
-def mark(engine: LeasedEngine, kind: str, text: str = "") -> None:
-    """Mark in the history what an operator did; the client flushes it after the operation."""
-    if engine.tally is not None:
-        engine.tally.mark(kind, text)
+    engine.state(Operation.REDRIVE, moved)
+    engine.state(Act.REDRIVE, moved)
 
 
 def _pause(engine: LeasedEngine, on: str) -> Call:

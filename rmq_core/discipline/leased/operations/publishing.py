@@ -14,21 +14,19 @@ from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id, new_ids, nonce
 from rmq_core.envelope.payloads import PayloadLimits, digest, encode_headers, encode_payload, encode_text
-from rmq_core.envelope.publishers import publisher_of
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Exchange, Sleep
 from rmq_core.exchange.scripts import script
-from rmq_core.history import actor
 from rmq_core.messages import NewMessage
 from rmq_core.policy import Overflow, milliseconds
-from rmq_core.queue.journal import note
 from rmq_core.queue.registry import register
 from rmq_core.reports import Published, PublishReport
 
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 _CHUNK, _CHUNK_BYTES, _WINDOW = 1000, 4 << 20, 4
 _ID_LENGTH = 512
+_PUBLISH = Operation.PUBLISH
 _ID_ROOM = 64  # bound for a generated id plus envelope overhead
 
 
@@ -116,12 +114,12 @@ def publish(
         reply, confirmed = yield from _insist(engine, call, reply)
     _, dropped, *verdict = reply.split()
     accepted = verdict != [b"0"]
-    if accepted and dropped == b"0":
-        engine.published(entry.id)
+    if accepted:
+        engine.state(_PUBLISH, 1, message_id=entry.id, by=headers)
     else:
-        _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
-    if engine.journal is not None and accepted:
-        note("published", ids=[entry.id], by=publisher_of(headers or {}) or actor())
+        engine.state(Operation.DUPLICATE)
+    if dropped != b"0":
+        engine.state(Operation.DROP, int(dropped))
     check(engine, "published", confirmed)
     return Published(entry.id, accepted)
 
@@ -140,10 +138,8 @@ def publish_many(
     `report` counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay
     changes.
     """
-    tally = _Tally(engine)
+    tally = _Tally(engine, headers)
     chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.clock)
-    if engine.journal is not None:
-        tally.by = publisher_of(headers or {}) or actor()
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     try:
@@ -261,20 +257,11 @@ def _insist(engine: LeasedEngine, call: Call, reply: bytes) -> Exchange[tuple[by
     return reply, confirmed
 
 
-def _tell(engine: LeasedEngine, fresh: int, duplicates: int, dropped: int, message_id: str | None) -> None:
-    if fresh:
-        engine.tell(Operation.PUBLISH, fresh, message_id=message_id)
-    if duplicates:
-        engine.tell(Operation.DUPLICATE, duplicates)
-    if dropped:
-        engine.tell(Operation.DROP, dropped)
-
-
 class _Tally:
-    """The running totals for the PublishReport. by: the publisher, for the journal."""
+    """The running totals for the PublishReport."""
 
-    def __init__(self, engine: LeasedEngine) -> None:
-        self.engine, self.clock, self.by = engine, ServerClock(), ""
+    def __init__(self, engine: LeasedEngine, headers: Mapping[str, str] | None) -> None:
+        self.engine, self.clock, self.headers = engine, ServerClock(), headers
         self.accepted = self.duplicates = self.dropped = 0
         self.ids: list[str | None] = []
 
@@ -292,9 +279,10 @@ class _Tally:
         self.duplicates += len(chunk.ids) - fresh
         self.dropped += dropped
         one = self.ids[-1] if len(chunk.ids) == 1 else None
-        _tell(self.engine, fresh, len(chunk.ids) - fresh, dropped, one)
-        if self.engine.journal is not None and fresh:
-            note("published", ids=[each for each in self.ids[-len(chunk.ids) :] if each], by=self.by)
+        ids = filter(None, self.ids[-len(chunk.ids) :])
+        self.engine.state(_PUBLISH, fresh, message_id=one, ids=ids, by=self.headers)
+        self.engine.state(Operation.DUPLICATE, len(chunk.ids) - fresh)
+        self.engine.state(Operation.DROP, dropped)
 
     def report(self) -> PublishReport:
         return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))

@@ -7,7 +7,6 @@ from rmq_core.envelope.ids import nonce
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.journal import note
 from rmq_core.queue.settle import Reclaimed, without_trimmed
 
 
@@ -39,17 +38,13 @@ def reclaim_lease(
         if words[0] != "returned":
             return done
         moved, left, token = int(words[1]), int(words[2]), words[3]
-        engine.tell(Operation.RECLAIM, moved, lease_id)
-        if engine.journal is not None:
-            note("expired", l=lease_id, n=moved, r=reason)
-        tell_dead(engine, lease_id, words[4:], reason or "expired")
+        engine.state(Operation.RECLAIM, moved, lease_id, reason=reason or None)
+        state_dead(engine, lease_id, words[4:], reason or "expired")
         done = Reclaimed(done.settled + moved, done.dead + len(words[4:]), found=True)
         if not left:
             return done
 
 
-def tell_dead(engine: LeasedEngine, lease_id: str, message_ids: list[str], reason: str | None) -> None:
-    if engine.journal is not None and message_ids:
-        note("dead", ids=message_ids, l=lease_id, r=reason or "")
+def state_dead(engine: LeasedEngine, lease_id: str, message_ids: list[str], reason: str | None) -> None:
     for message_id in message_ids:
-        engine.tell(Operation.DEAD, 1, lease_id, message_id=message_id, reason=reason)
+        engine.state(Operation.DEAD, 1, lease_id, message_id=message_id, reason=reason)

@@ -16,6 +16,7 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.observe.fact import Act
 from rmq_core.queue.keys import check_name
 from rmq_core.queue.settle import expired
 from rmq_core.reports import SettleReport
@@ -45,7 +46,7 @@ def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
         return False
     reply = yield script("leased/run_now", keys, bell=keys.bell, message=found[message_id])
     moved = number(reply, b"ready ")
-    engine.acted("run-now", moved, [message_id])
+    engine.state(Act.RUN_NOW, moved, ids=[message_id])
     return bool(moved)
 
 
@@ -81,6 +82,6 @@ def redrive_edited(
         reason=one_line(what),
     )  # fmt: skip
     moved = number(reply, b"redriven ")
-    engine.tell(Operation.REDRIVE, moved, message_id=message_id)
-    engine.acted("edit", moved, [message_id], by=who, detail=what)
+    engine.state(Operation.REDRIVE, moved, message_id=message_id)
+    engine.state(Act.EDIT, moved, ids=[message_id], by=who, reason=what)
     return bool(moved)

@@ -16,6 +16,7 @@ from rmq_core.envelope.stored import StoredMessage, StoredPage
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.observe.fact import Act
 from rmq_core.queue.choosing import Changes, Markers, Place, Some, change_chosen, discard_chosen, drop_chosen
 from rmq_core.queue.keys import UNHELD
 from rmq_core.queue.moving import Cursor, list_page
@@ -53,7 +54,7 @@ def dead_reasons(engine: LeasedEngine, *, progress: OnProgress | None = None) ->
 def discard(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
     """Delete the dead letters with these ids; return how many. Of several with one id, the newest are deleted."""
     done = yield from discard_chosen(Place(engine.keys.dead, _SIDES["dead"]), message_ids)
-    engine.acted("discard", done.deleted, done.ids)
+    engine.state(Act.DISCARD, done.deleted, ids=done.ids)
     return done.deleted
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.durability import apart, check, confirming
-from rmq_core.discipline.leased.operations.reclaiming import tell_dead
+from rmq_core.discipline.leased.operations.reclaiming import state_dead
 from rmq_core.envelope.codec import Message, MessageRef, stored_deliveries
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, ScriptFailed
@@ -16,7 +16,6 @@ from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, envelopes_of, token_of
 from rmq_core.policy import milliseconds
-from rmq_core.queue.journal import note
 from rmq_core.queue.settle import Some, extend_each, without_trimmed
 from rmq_core.reports import Outcome, SettleReport
 
@@ -71,7 +70,7 @@ def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exc
             raise _refused(engine, lease, reply)
         lease.state.settled = True
     count = int(reply[6:])
-    engine.ended(_ACK, count, lease)
+    engine.state(_ACK, count, lease)
     check(engine, f"acked lease {lease.id!r}", confirmed)
     return SettleReport(count)
 
@@ -143,8 +142,8 @@ def give_back(
             words = reply.decode().split(" ")
             settled += int(words[1])
             dead += len(words) - 3
-            engine.ended(_EVENTS[verb], int(words[1]), lease, by=by, reason=reason)
-            tell_dead(engine, lease.id, words[3:], reason)
+            engine.state(_EVENTS[verb], int(words[1]), lease, by=by, reason=reason)
+            state_dead(engine, lease.id, words[3:], reason)
             if words[2] == "0":
                 lease.state.settled = True
                 return SettleReport(settled, dead)
@@ -180,17 +179,18 @@ def _settle_some(
                 raise _refused(engine, lease, reply)
         settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
         dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
-        ids = _named(messages, outcomes, {Outcome.SETTLED, Outcome.DEAD}) if engine.journal else ()
-        engine.ended(_EVENTS[verb], settled, lease, ids, reason=reason or None)
-        engine.tell(Operation.DEAD, dead, lease.id, reason=reason or None)
-        if engine.journal and dead:
-            note("dead", lease=lease, ids=_named(messages, outcomes, {Outcome.DEAD}), r=reason)
+        ids = _named(messages, outcomes, {Outcome.SETTLED, Outcome.DEAD})
+        engine.state(_EVENTS[verb], settled, lease, ids=ids, reason=reason or None)
+        ids = _named(messages, outcomes, {Outcome.DEAD})
+        engine.state(Operation.DEAD, dead, lease, ids=ids, reason=reason or None)
         return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
 
 
-def _named(messages: Sequence[Message | MessageRef], outcomes: Mapping[int, Outcome], which: set[Outcome]) -> list[str]:
-    """Return the ids of the messages with these outcomes."""
-    return [message.id for message in messages if outcomes[message.index] in which]
+def _named(
+    messages: Sequence[Message | MessageRef], outcomes: Mapping[int, Outcome], which: set[Outcome]
+) -> Iterator[str]:
+    """Yield the ids of the messages with these outcomes."""
+    return (message.id for message in messages if outcomes[message.index] in which)
 
 
 def _once_over(lease: Lease, index: int) -> Outcome:

@@ -201,8 +201,8 @@ def _empty(engine: LeasedEngine, member: str, record: bytes, element: bytes) -> 
         words = reply.decode().split(" ")
         if words[0] != "moved":
             return total
-        engine.tell(Operation.PUBLISH, int(words[1]))
-        engine.tell(Operation.DUPLICATE, int(words[2]))
+        engine.state(Operation.PUBLISH, int(words[1]))
+        engine.state(Operation.DUPLICATE, int(words[2]))
         total += int(words[1])
         if words[3] == "0":
             return total

@@ -71,7 +71,7 @@ def extend(engine: StreamEngine, lease: Lease, by: timedelta | float | None = No
     except ScriptFailed as error:
         reply = or_lost(error)
     if reply == b"lost":
-        engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
+        engine.state(Operation.LOST, lease.count, lease)
         raise lost(lease)
     return datetime.fromtimestamp(int(reply) / 1000, UTC)
 
@@ -106,7 +106,7 @@ def _granted(engine: StreamEngine, call: Call, owner: str, reply: Any) -> Lease:
     lease_id = holder.rpartition(".")[0]
     lease = Lease(engine.name, lease_id, owner, len(entries), int(deadline), holder, envelopes=envelopes)
     stale = verdict == b"reclaimed"
-    engine.tell(Operation.RECLAIM if stale else Operation.CLAIM, lease.count, lease_id=lease.id)
+    engine.state(Operation.RECLAIM if stale else Operation.CLAIM, lease.count, lease)
     return lease
 
 

@@ -82,7 +82,7 @@ def enqueue(engine: StreamEngine, payload: dict[str, Any]) -> Exchange[str]:
     data = encode(payload)
     yield from start(engine)
     entry_id = _text((yield Command(("XADD", engine.config.stream_key, "*", FIELD, data))))
-    engine.tell(Operation.PUBLISH, 1, entry_id)
+    engine.state(Operation.PUBLISH, message_id=entry_id)
     return entry_id
 
 
@@ -119,7 +119,7 @@ def read(engine: StreamEngine, block_ms: int | None = None, count: int | None = 
 def acknowledge(engine: StreamEngine, message: QueueMessage) -> Exchange[int]:
     """Acknowledge a message. Return 1, or 0 when it was acknowledged before, which is no error."""
     count = int((yield Command(("XACK", message.stream, message.group, message.id))))
-    engine.tell(Operation.ACK, count, message.id)
+    engine.state(Operation.ACK, count, message_id=message.id)
     return count
 
 
@@ -164,7 +164,7 @@ def count_call(engine: StreamEngine) -> Call:
 
 def _delivered(engine: StreamEngine, entries: list[StreamEntry], operation: Operation) -> list[QueueMessage]:
     messages, errors = sorted_out(engine.config.stream_key, engine.config.consumer_group, entries)
-    engine.tell(operation, len(messages), messages[0].id if len(messages) == 1 else None)
+    engine.state(operation, len(messages), message_id=messages[0].id if len(messages) == 1 else None)
     engine.malformed.extend(errors)
     if not messages:
         _raise_owed(engine)

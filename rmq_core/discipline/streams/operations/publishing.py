@@ -65,5 +65,5 @@ def _add(engine: StreamEngine, chunk: Sequence[bytes]) -> Exchange[list[str]]:
     verdict, *ids = reply.decode().split(" ")
     if verdict != "added":
         raise ScriptFailed(f"publish got {verdict!r}")
-    engine.tell(Operation.PUBLISH, len(ids), ids[0] if len(ids) == 1 else None)
+    engine.state(Operation.PUBLISH, len(ids), message_id=ids[0] if len(ids) == 1 else None)
     return list(ids)

@@ -86,9 +86,9 @@ def _settle(engine: StreamEngine, lease: Lease, verb: str, messages: Some | None
     try:
         report = yield from settle(engine.name, lease, messages, send)
     except LeaseLost:
-        engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
+        engine.state(Operation.LOST, lease.count, lease)
         raise
-    engine.tell(_EVENTS[verb], report.settled, lease_id=lease.id)
+    engine.state(_EVENTS[verb], report.settled, lease)
     return report
 
 

@@ -1,17 +1,17 @@
-"""What operators do to single messages: edit, discard, run now, cancel, redrive.
+"""The marks of what operators do to single messages: edit, discard, run now, cancel, redrive.
 
-Each action is a mark, and an entry of the journal. An operator's process need not be set to keep a journal: the flush
-of its mark adds the entry if the queue has one.
+Each mark has entries for the journal along. An operator's process need not be set to keep a journal: the flush of its
+marks adds the entries if the queue has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from rmq_core.envelope.payloads import one_line
-from rmq_core.history import actor
-from rmq_core.queue.journal import lines_of, note
+from rmq_core.observe.entries import lines_of
 
 EVENTS = {"edit": "edited", "discard": "deleted", "run-now": "run now", "cancel": "cancelled", "redrive": "redriven"}
 """The kinds of marks, and the events of the journal that say the same about each message."""
@@ -25,7 +25,6 @@ class Action(NamedTuple):
     kind: str
     by: str
     detail: str
-    in_journal: bool
 
 
 class Acted:
@@ -37,25 +36,15 @@ class Acted:
         self.count = 0
         self.ids: list[str] = []
 
-    def add(self, count: int, ids: Sequence[str]) -> None:
+    def add(self, count: int, ids: Iterable[str]) -> None:
         self.count += count
-        self.ids += ids[: _MOST_IDS - len(self.ids)]
+        self.ids += islice(ids, _MOST_IDS - len(self.ids))
 
 
-def action(kind: str, by: str = "", detail: str = "", *, in_journal: bool = False) -> Action:
-    """Return an action of whoever acts, or of `by`."""
-    return Action(kind, one_line(by) or actor(), one_line(detail), in_journal)
-
-
-def journal_action(done: Action, count: int, ids: Sequence[str]) -> None:
-    """Note an action for the journal that this client keeps."""
-    note(EVENTS[done.kind], ids=ids, n=count, by=done.by, r=done.detail)
-
-
-def mark_of(done: Action, acted: Acted) -> str:
-    """Return the line of a mark, and behind it the lines for the journal, unless the action is in it already."""
+def mark_of(done: Action, acted: Acted, *, entries: bool) -> str:
+    """Return the line of a mark, and behind it the lines for the journal if `entries` is true."""
     line = "\t".join((done.kind, one_line(done.by), text_of(acted)))
-    if done.in_journal or not acted.ids:
+    if not (entries and acted.ids):
         return line
     return "\n".join([line, *lines_of(EVENTS[done.kind], acted.ids, n=len(acted.ids), by=done.by, r=done.detail)])
 

@@ -1,4 +1,4 @@
-"""`Tally`: what a queue object has counted since its last flush. The operations note events, `recording` flushes them.
+"""`Tally`: the sink of the history, what a queue object has counted since its last flush. `recording` flushes it.
 
 Noting appends to a deque, which threads may do at once; the sums are made once a second. A tally that cannot be flushed
 keeps its sums, so it stays small however long Redis does not take them.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from math import frexp, inf
 from threading import Lock
@@ -20,7 +20,7 @@ from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
 from rmq_core.history import LETTERS, actor, bucket_below
 from rmq_core.messages import Lease
-from rmq_core.queue.actions import Acted, Action, mark_of
+from rmq_core.observe.acts import Acted, Action, mark_of
 
 INTERVAL_S = 1.0
 _LONGEST_PAUSE_S = 60.0
@@ -29,7 +29,9 @@ _STAMP = 40  # bytes at the beginning of an envelope that hold deliveries and ti
 _MOST_MARKS = 50
 _MARK = "mark"
 _ACTION = "action"
-_CLAIM, _RELEASE = Operation.CLAIM, Operation.RELEASE  # looking a member up takes longer than noting it
+_REDRIVE = "redrive"
+_CLAIM, _TAKEOVER = Operation.CLAIM, Operation.TAKEOVER  # looking a member up takes longer than noting it
+_ACK, _NACK = Operation.ACK, Operation.NACK
 _SHORTEST_S, _SHORTEST_POWER = 2.0**-8, -7
 _LETTER_OF = {
     Operation.PUBLISH: "p", Operation.DUPLICATE: "u", Operation.DROP: "o", Operation.CLAIM: "c", Operation.ACK: "a",
@@ -54,14 +56,18 @@ class Flush(NamedTuple):
 
 
 class Tally:
-    """Counts of one queue object. `noted` holds events that are not summed yet; `next_at` is when to look again."""
+    """Counts of one queue object. `noted` holds events that are not summed yet; `next_at` is when to look again.
+
+    entries: whether marks of single messages have entries for the journal along, as this client writes none itself.
+    """
 
     __slots__ = (
         "__weakref__", "_acted", "_acted_at", "_counts", "_failures", "_flushing", "_marks", "_number",
-        "_processing", "_retry_at", "_unsure", "_waits", "client", "next_at", "noted",
+        "_processing", "_retry_at", "_unsure", "_waits", "client", "entries", "next_at", "noted",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, entries: bool = False) -> None:
+        self.entries = entries
         self._renew()
         _tallies.add(self)
 
@@ -83,34 +89,43 @@ class Tally:
         """Whether the last flush failed."""
         return self._failures > 0
 
-    def claimed(self, lease: Lease, lease_ms: int | str) -> None:
-        """Note a claim: its messages, and how long the first and the last of them have waited."""
-        lease.state.began = monotonic()
-        envelopes = lease.envelopes
-        if envelopes and lease.deadline_ms is not None:
-            at_ms = lease.deadline_ms - int(lease_ms)
-            self.noted.append((_CLAIM, lease.count, at_ms, envelopes[0][:_STAMP], envelopes[-1][:_STAMP]))
+    def take(
+        self, kind: Any, count: int, lease: Lease | str | None, lease_ms: int | str | None, seconds: float | None
+    ) -> None:
+        """Note a fact: how many messages, how long after their claim they were acked or nacked.
+
+        lease_ms: for a claim, from which follows how long the first and the last of its messages have waited.
+        """
+        if lease is None or isinstance(lease, str):
+            self.noted.append((kind, count) if seconds is None else (kind, count, seconds))
+        elif kind is _ACK or kind is _NACK:
+            began = lease.state.began
+            self.noted.append((kind, count, monotonic() - began) if began else (kind, count))
+        elif kind is _CLAIM or kind is _TAKEOVER:
+            lease.state.began = monotonic()
+            envelopes = lease.envelopes
+            if kind is _CLAIM and lease_ms is not None and envelopes and lease.deadline_ms is not None:
+                at_ms = lease.deadline_ms - int(lease_ms)
+                self.noted.append((kind, count, at_ms, envelopes[0][:_STAMP], envelopes[-1][:_STAMP]))
+            else:
+                self.noted.append((kind, count))
         else:
-            self.noted.append((_CLAIM, lease.count))
+            self.noted.append((kind, count))
 
-    def taken(self, lease: Lease) -> None:
-        """Note when a lease was taken over."""
-        lease.state.began = monotonic()
+    def acted(
+        self, kind: str, count: int, ids: Iterable[str], by: str | Mapping[str, str] | None, text: str | None
+    ) -> None:
+        """Note what an operator did: to messages that are named, or else to the whole queue.
 
-    def ended(self, operation: Operation, count: int, lease: Lease) -> None:
-        """Note that messages were settled, and how long after the claim they were acked or nacked."""
-        began = lease.state.began
-        spans = (monotonic() - began,) if began and operation is not _RELEASE else ()
-        self.noted.append((operation, count, *spans))
-
-    def mark(self, kind: str, text: str = "") -> None:
-        """Note something that an operator did; it is flushed after the operation."""
-        self.noted.append((_MARK, marked(kind, text)))
-        self.next_at = self._retry_at = -inf
-
-    def acted(self, action: Action, count: int, ids: Sequence[str]) -> None:
-        """Note what an operator did to messages. Actions of the same kind within a second become one mark."""
-        self.noted.append((_ACTION, count, action, ids))
+        Acts of the same kind on messages within a second become one mark. Any other is a mark of its own, which is
+        flushed after the operation.
+        """
+        if not ids:
+            self.noted.append((_MARK, marked(kind, str(count) if kind == _REDRIVE else text or "")))
+            self.next_at = self._retry_at = -inf
+            return
+        done = Action(kind, one_line(by if isinstance(by, str) else None) or actor(), one_line(text))
+        self.noted.append((_ACTION, count, done, ids))
         now = monotonic()
         if now >= self._acted_at:
             self.next_at, self._acted_at = -inf, now + INTERVAL_S
@@ -136,7 +151,7 @@ class Tally:
             self._unsure = None  # whether it was counted cannot be found out any more
         if self._unsure is None and (self._counts or self._marks or self._acted):
             self._number += 1
-            marks = self._marks + [mark_of(*each) for each in self._acted.items()]
+            marks = self._marks + [mark_of(*each, entries=self.entries) for each in self._acted.items()]
             self._unsure = Flush(self._number, self._taken(), marks, now)
             self._marks, self._acted = [], {}
         if self._unsure is None or now < self._retry_at:

@@ -1,0 +1,107 @@
+"""`Fact`: what an operation did. `Observer`: the part of an engine to which operations state facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
+from rmq_core.messages import Lease
+from rmq_core.observe.tally import Tally
+
+
+class Act(StrEnum):
+    """What an operator does. It is a mark in the history and an entry of the journal, and no event."""
+
+    EDIT = "edit"
+    DISCARD = "discard"
+    RUN_NOW = "run-now"
+    CANCEL = "cancel"
+    REDRIVE = "redrive"
+    PURGE = "purge"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+@dataclass(slots=True)
+class Fact:
+    """What happened to `count` messages.
+
+    lease: the lease of the messages, or its id where only that is known. message_id: the message, if an event names it.
+    ids: which messages it is about, if not all of the lease; they can be read once. by: who did it, if not the holder;
+    for a publish the headers, which may name the publisher. word: the journal's word for it, if not that of the kind.
+    """
+
+    kind: Operation | Act
+    count: int
+    lease: Lease | str | None
+    message_id: str | None
+    ids: Iterable[str]
+    reason: str | None
+    by: str | Mapping[str, str] | None
+    word: str
+
+    @property
+    def lease_id(self) -> str | None:
+        return self.lease.id if isinstance(self.lease, Lease) else self.lease
+
+
+Sink: TypeAlias = Callable[[Fact], object]
+
+
+class Observer:
+    """The part of an engine that observes. tally: the history's sink; None if this client does not record."""
+
+    __slots__ = ()
+    tally: Tally | None
+    sinks: tuple[Sink, ...]
+
+    def state(
+        self,
+        kind: Operation | Act,
+        count: int = 1,
+        lease: Lease | str | None = None,
+        *,
+        lease_ms: int | str | None = None,
+        seconds: float | None = None,
+        message_id: str | None = None,
+        ids: Iterable[str] = (),
+        reason: str | None = None,
+        by: str | Mapping[str, str] | None = None,
+        word: str = "",
+    ) -> None:
+        """State a Fact; nothing happens for a count of 0.
+
+        lease_ms: for how long a claim was granted, from which follows how long its messages have waited. seconds: how
+        long messages that are in no lease were in work.
+        """
+        if count > 0:
+            tally = self.tally
+            if tally is not None:
+                if type(kind) is Act:
+                    tally.acted(kind, count, ids, by, reason)
+                elif lease is None and seconds is None:
+                    tally.noted.append((kind, count))  # as `take` does, without a call for each publish
+                else:
+                    tally.take(kind, count, lease, lease_ms, seconds)
+            if self.sinks:
+                fact = Fact(kind, count, lease, message_id, ids, reason, by, word)
+                for sink in self.sinks:
+                    sink(fact)
+
+
+def emitting(queue: str, on_event: OnEvent) -> Sink:
+    """Return the sink that calls `on_event`."""
+
+    def emit(fact: Fact) -> None:
+        if isinstance(fact.kind, Operation):
+            outcome = EventOutcome.SKIPPED if fact.kind is Operation.DUPLICATE else EventOutcome.SUCCESS
+            event = QueueEvent(
+                queue, fact.kind, outcome, message_id=fact.message_id, claim_id=fact.lease_id, count=fact.count,
+                reason=fact.reason,
+            )  # fmt: skip
+            tell(on_event, event)
+
+    return emit
