@@ -48,7 +48,6 @@ from rmq_core.errors import UnknownPayloadKind as UnknownPayloadKind
 from rmq_core.errors import UnrecoverableError as UnrecoverableError
 from rmq_core.errors import Unsupported as Unsupported
 from rmq_core.errors import WrongKeyType as WrongKeyType
-from rmq_core.events import EventOperation as EventOperation
 from rmq_core.events import EventOutcome as EventOutcome
 from rmq_core.events import Operation as Operation
 from rmq_core.events import QueueEvent as QueueEvent

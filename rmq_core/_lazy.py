@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rmq_core.compat.events import EventOperation as EventOperation
     from rmq_core.compat.stored import ClaimedMessage as ClaimedMessage
     from rmq_core.compat.stored import MessageData as MessageData
 
 LAZY = {
     "AbstractRedisGateway": "compat.sync",
     "ClaimedMessage": "compat.stored",
+    "EventOperation": "compat.events",
     "LuaScriptError": "compat.errors",
     "MessageData": "compat.stored",
     "RedisGateway": "compat.sync",

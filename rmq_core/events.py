@@ -11,11 +11,8 @@ from typing import TypeAlias
 _log = logging.getLogger("rmq")
 
 
-class EventOperation(StrEnum):
-    """The steps of messages and leases: those of LeasedQueue, then those that only RedisMessageQueue has.
-
-    RedisMessageQueue uses `publish_dedup_hit` for `duplicate`, `claim_reclaim` for `reclaim` and `dlq` for `dead`.
-    """
+class Operation(StrEnum):
+    """The steps of messages and leases. RedisMessageQueue has an enumeration of its own, EventOperation."""
 
     PUBLISH = "publish"
     DUPLICATE = "duplicate"
@@ -32,25 +29,6 @@ class EventOperation(StrEnum):
     LOST = "lost"
     REDRIVE = "redrive"
 
-    PUBLISH_DEDUP_HIT = "publish_dedup_hit"
-    CLAIM_EMPTY = "claim_empty"
-    CLAIM_RECLAIM = "claim_reclaim"
-    DLQ = "dlq"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    LEASE_RENEW = "lease_renew"
-    LEASE_RENEW_FAILED = "lease_renew_failed"
-    HEARTBEAT_STOP_TIMEOUT = "heartbeat_stop_timeout"
-    STALE_LEASE_ACK = "stale_lease_ack"
-    STALE_LEASE_NACK = "stale_lease_nack"
-    CLEANUP_FAILED = "cleanup_failed"
-    TRIM_FAILED = "trim_failed"
-    RETRY_ATTEMPT = "retry_attempt"
-    RETRY_EXHAUSTED = "retry_exhausted"
-
-
-Operation: TypeAlias = EventOperation
-
 
 class EventOutcome(StrEnum):
     """How a step ended; `skipped` means that there was nothing to do."""
@@ -65,7 +43,8 @@ class QueueEvent:
     """One step of a queue. Which fields are set depends on the step; `count` is the number of messages it concerns."""
 
     queue: str
-    operation: EventOperation
+    operation: StrEnum
+    """An Operation, or for RedisMessageQueue an EventOperation."""
     outcome: EventOutcome
     message_id: str | None = None
     claim_id: str | None = None

@@ -6,11 +6,12 @@ import logging
 from time import monotonic, perf_counter
 from typing import Any
 
+from rmq_core.compat.events import EventOperation
 from rmq_core.compat.queue_methods import recover
 from rmq_core.compat.state import Inside, QueueState, warn
 from rmq_core.compat.stored import ClaimedMessage, MessageData, Received
 from rmq_core.errors import CleanupFailedError, GatewayContractError
-from rmq_core.events import EventOperation, EventOutcome
+from rmq_core.events import EventOutcome
 
 _log = logging.getLogger("rmq")
 _STALE = (

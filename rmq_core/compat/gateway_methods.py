@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from rmq_core.compat import operations
 from rmq_core.compat.config import GatewayConfig
 from rmq_core.compat.errors import in_redis_terms
+from rmq_core.compat.events import EventOperation
 from rmq_core.compat.io_mode import IoMode
 from rmq_core.compat.keys import QueuePart, place
 from rmq_core.compat.stored import ClaimedMessage, MessageData, held, lease_of, token_text
@@ -30,7 +32,7 @@ from rmq_core.errors import (
     QueueUnavailable,
     RedisMessageQueueError,
 )
-from rmq_core.events import EventOperation, EventOutcome, QueueEvent
+from rmq_core.events import EventOutcome, Operation, QueueEvent
 from rmq_core.exchange import Exchange, Interrupted, Patience
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from rmq_core.observe.fact import emitting
@@ -42,10 +44,10 @@ R = TypeVar("R")
 giving_up: ContextVar[Callable[[], bool] | None] = ContextVar("giving_up", default=None)
 """Set by a queue around methods that wait for a message or for room; the function returns True once it is drained."""
 
-_TOLD = {
-    EventOperation.RECLAIM: EventOperation.CLAIM_RECLAIM,
-    EventOperation.TAKEOVER: EventOperation.CLAIM_RECLAIM,
-    EventOperation.DEAD: EventOperation.DLQ,
+_TOLD: dict[StrEnum, EventOperation] = {
+    Operation.RECLAIM: EventOperation.CLAIM_RECLAIM,
+    Operation.TAKEOVER: EventOperation.CLAIM_RECLAIM,
+    Operation.DEAD: EventOperation.DLQ,
     EventOperation.RETRY_ATTEMPT: EventOperation.RETRY_ATTEMPT,
     EventOperation.RETRY_EXHAUSTED: EventOperation.RETRY_EXHAUSTED,
 }
@@ -99,7 +101,7 @@ class Channel:
         """Yield the events recorded since the last call, translated into those of RedisMessageQueue."""
         while self.noted:
             event = self.noted.popleft()
-            if event.operation == EventOperation.DEAD:
+            if event.operation == Operation.DEAD:
                 delivery = self.config.delivery
                 event = replace(
                     event, destination_queue=delivery.dead_letter_queue, delivery_count=delivery.max_count,

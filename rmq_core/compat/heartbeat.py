@@ -10,9 +10,10 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from rmq_core.compat.events import EventOperation
 from rmq_core.compat.state import QueueState, warn
 from rmq_core.compat.stored import Received
-from rmq_core.events import EventOperation, EventOutcome
+from rmq_core.events import EventOutcome
 from rmq_core.interrupt_handler import EventDrivenInterruptHandler
 
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from rmq_core.compat import checks
 from rmq_core.compat.config import digest_of_text
+from rmq_core.compat.events import EventOperation
 from rmq_core.compat.state import Inside, QueueState
 from rmq_core.compat.stored import MessageData, Received
 from rmq_core.errors import ConfigurationError, QueueDrainedError
-from rmq_core.events import EventOperation, EventOutcome
+from rmq_core.events import EventOutcome
 
 PURGEABLE = ("pending", "completed", "failed", "dead_letter")
 PARTS = ("pending", "processing", "completed", "failed", "dead_letter")

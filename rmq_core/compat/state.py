@@ -11,11 +11,13 @@ import warnings
 from collections.abc import Callable
 from contextvars import Token
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from time import perf_counter
 from typing import Any
 
 from rmq_core.compat import checks
 from rmq_core.compat.config import Deduplication, HeartbeatSettings, Logs
+from rmq_core.compat.events import EventOperation
 from rmq_core.compat.gateway import RedisGatewayBase
 from rmq_core.compat.gateway_methods import Channel, giving_up
 from rmq_core.compat.io_mode import IoMode
@@ -23,7 +25,7 @@ from rmq_core.compat.keys import QueueKeyManager
 from rmq_core.compat.payload import PayloadRules
 from rmq_core.compat.stored import ClaimedMessage, MessageData, Received
 from rmq_core.errors import GatewayContractError, RedisMessageQueueError
-from rmq_core.events import EventOperation, EventOutcome, QueueEvent
+from rmq_core.events import EventOutcome, QueueEvent
 from rmq_core.messages import Lease
 from rmq_core.queue.twin import awaited
 
@@ -121,7 +123,7 @@ class QueueState:
         value = call(*args)
         return checks.plain(parameter, await awaited(value) if self.io_mode.asynchronous else value)
 
-    async def call_back(self, parameter: str, at: EventOperation, call: Callable[..., Any], *args: object) -> None:
+    async def call_back(self, parameter: str, at: StrEnum, call: Callable[..., Any], *args: object) -> None:
         """Call a user's callback; log and warn if it raises."""
         try:
             await self.call(parameter, call, *args)

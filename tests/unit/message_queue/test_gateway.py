@@ -14,7 +14,7 @@ from rmq_core.compat.gateway_methods import Channel, either, giving_up
 from rmq_core.compat.keys import QueuePart
 from rmq_core.compat.sync import RedisGateway
 from rmq_core.errors import ConfigurationError, translate
-from rmq_core.events import EventOperation, EventOutcome, QueueEvent
+from rmq_core.events import EventOutcome, Operation, QueueEvent
 from rmq_core.exchange import Patience
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from tests.unit.message_queue.by_hand import body
@@ -128,7 +128,7 @@ def test_events_of_the_engine_are_emitted_in_the_terms_of_the_message_queue() ->
     channel, _ = made.channels.find("q::pending")
     channel.listen()
     engine = channel.engine
-    for operation in (EventOperation.PUBLISH, EventOperation.RECLAIM, EventOperation.TAKEOVER, EventOperation.DEAD):
+    for operation in (Operation.PUBLISH, Operation.RECLAIM, Operation.TAKEOVER, Operation.DEAD):
         engine.state(operation, 1, "~a", message_id="m")
     told = list(channel.new_events())
     assert [event.operation for event in told] == ["claim_reclaim", "claim_reclaim", "dlq"]
@@ -187,5 +187,5 @@ def test_names_that_are_no_part_of_a_queue_are_refused() -> None:
 
 
 def test_an_event_has_the_attributes_of_both_event_types() -> None:
-    event = QueueEvent("q", EventOperation.ACK, EventOutcome.SUCCESS, claim_id="job")
+    event = QueueEvent("q", Operation.ACK, EventOutcome.SUCCESS, claim_id="job")
     assert event.lease_id == "job"
