@@ -14,7 +14,7 @@ from rmq_core.envelope.codec import split, unblamed
 from rmq_core.envelope.payloads import KINDS
 from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed, UnknownPayloadKind
 from rmq_core.events import Operation
-from rmq_core.exchange import Batch, Command, Exchange, Interrupted, together
+from rmq_core.exchange import Command, Exchange, Interrupted, Pipeline, together
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, envelope_of
 from rmq_core.queue.process import reason_of
@@ -82,7 +82,7 @@ def _dying(engine: LeasedEngine, late: list[bytes]) -> Exchange[set[bytes]]:
     if most is None:
         return set()
     leases = (engine.keys.lease(name.decode()) for name in late)
-    found = yield Batch(tuple(script("lists/peek", list=lease, count=-2) for lease in leases))
+    found = yield Pipeline(tuple(script("lists/peek", list=lease, count=-2) for lease in leases))
     return {name for name, entries in zip(late, found, strict=True) if _used(entries) >= most}
 
 
@@ -154,5 +154,5 @@ def list_of(engine: LeasedEngine, part: QueuePart) -> bytes:
 def _held(engine: LeasedEngine, count: int) -> Exchange[list[bytes]]:
     infos = yield from inspecting.leases(engine, count)
     keys = [engine.keys.lease(info.id) for info in infos]
-    replies = yield Batch(tuple(script("lists/peek", list=key, count=1) for key in keys))
+    replies = yield Pipeline(tuple(script("lists/peek", list=key, count=1) for key in keys))
     return [found[0] for found in replies if found]

@@ -46,7 +46,7 @@ class Chain(NamedTuple):
     calls: tuple[Call, ...]
 
 
-class Batch(NamedTuple):
+class Pipeline(NamedTuple):
     """Independent calls sent in one write. Returns a list of replies."""
 
     calls: tuple[Call, ...]
@@ -121,7 +121,7 @@ class Patience(NamedTuple):
         return self.given_up is not None and self.given_up()
 
 
-Want: TypeAlias = Call | Chain | Batch | Command | Wait | Listen | Sleep
+Want: TypeAlias = Call | Chain | Pipeline | Command | Wait | Listen | Sleep
 R = TypeVar("R")
 Exchange: TypeAlias = Generator[Want, Any, R]
 
@@ -134,7 +134,7 @@ def together(exchanges: Sequence[Exchange[R]]) -> Exchange[list[R]]:
         _step(at, partial(next, exchange), wants, results)
     while wants:
         asked = sorted(wants)
-        replies = yield Batch(tuple(wants.pop(at) for at in asked))
+        replies = yield Pipeline(tuple(wants.pop(at) for at in asked))
         for at, reply in zip(asked, replies, strict=True):
             answer = exchanges[at].throw if isinstance(reply, Exception) else exchanges[at].send
             _step(at, partial(answer, reply), wants, results)

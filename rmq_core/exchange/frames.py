@@ -11,7 +11,7 @@ from redis import ConnectionPool
 from redis import exceptions as errors
 
 from rmq_core.errors import FULL_POOL, translate
-from rmq_core.exchange import Batch, Call, Chain, Listen, Wait, blocks_for
+from rmq_core.exchange import Call, Chain, Listen, Pipeline, Wait, blocks_for
 from rmq_core.exchange.slots import Slot, Slots
 
 RETRYABLE = (
@@ -73,7 +73,7 @@ class Plan(NamedTuple):
                 slots.give(frame.slot)
 
 
-def plan(want: Call | Wait | Listen | Chain | Batch, slots: Slots) -> Plan:
+def plan(want: Call | Wait | Listen | Chain | Pipeline, slots: Slots) -> Plan:
     """Return the plan of a request and take call slots for it."""
     if isinstance(want, Call):
         return Plan(_frames(want, slots))
@@ -157,12 +157,12 @@ def raised(reply: Any) -> Any:
     return reply
 
 
-def answer(want: Call | Wait | Listen | Chain | Batch, planned: Plan, replies: Sequence[Any]) -> Any:
+def answer(want: Call | Wait | Listen | Chain | Pipeline, planned: Plan, replies: Sequence[Any]) -> Any:
     """Return the answer for the operation: the call's reply, paired with that of a confirmation if there is one.
 
     For a chain or a batch it is the list of replies; it contains errors instead of raising them.
     """
-    if isinstance(want, Chain | Batch):
+    if isinstance(want, Chain | Pipeline):
         return [_told(reply) for reply in replies]
     last = replies[-1]
     if isinstance(want, Wait) and want.into is not None:

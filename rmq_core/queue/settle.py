@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Batch, Call, Command, Exchange
+from rmq_core.exchange import Call, Command, Exchange, Pipeline
 from rmq_core.messages import Lease, token_of
 from rmq_core.reports import Outcome, SettleReport
 
@@ -152,7 +152,7 @@ def deadline_of(lease: Lease, reply: bytes) -> datetime | None:
 
 def extend_each(calls: Iterable[Call]) -> Exchange[list[bool]]:
     """Extend many leases in one write; return False for each that is lost."""
-    replies = yield Batch(tuple(calls))
+    replies = yield Pipeline(tuple(calls))
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

@@ -12,7 +12,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rmq_core.errors import ConfigurationError, FormatMismatch, QueueUnavailable, WrongKeyType
-from rmq_core.exchange import Batch, Call, Chain, Command, Exchange, Sleep, Wait
+from rmq_core.exchange import Call, Chain, Command, Exchange, Pipeline, Sleep, Wait
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.public import AsyncPublicDriver
 from rmq_core.exchange.sync import SyncDriver
@@ -270,7 +270,7 @@ def test_the_calls_of_a_chain_are_sent_in_one_write_each_naming_its_predecessor(
 
 def test_the_calls_of_a_batch_are_independent(rig: Rig) -> None:
     plain = CALL._replace(script=SCRIPT._replace(has_slot=False))
-    replies = rig.ask(Batch((plain, plain)), b"one", redis_errors.ResponseError("ERR no"))
+    replies = rig.ask(Pipeline((plain, plain)), b"one", redis_errors.ResponseError("ERR no"))
     assert (replies[0], str(replies[1])) == (b"one", "ERR no")
     assert b"slot" not in rig.wire.sent[0]
 

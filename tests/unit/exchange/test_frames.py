@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rmq_core.errors import QueueFull, ScriptFailed
-from rmq_core.exchange import Batch, Call, Chain, Wait, blocks_for
+from rmq_core.exchange import Call, Chain, Pipeline, Wait, blocks_for
 from rmq_core.exchange.frames import Plan, answer, at_once, frame, plan, raise_retryable
 from rmq_core.exchange.slots import Slots
 from rmq_core.lua import Script
@@ -40,7 +40,7 @@ def test_a_chained_call_ends_with_the_slot_and_number_of_its_predecessor(slots: 
 
 
 def test_independent_calls_name_no_predecessor(slots: Slots) -> None:
-    made = plan(Batch((CALL, CALL)), slots)
+    made = plan(Pipeline((CALL, CALL)), slots)
     assert [one.args[2] for one in made.frames] == [3, 3]
 
 

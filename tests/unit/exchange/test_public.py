@@ -13,7 +13,7 @@ import redis
 import redis.asyncio
 from redis import exceptions as redis_errors
 
-from rmq_core.exchange import Batch, Call, Interrupted, Patience, Wait
+from rmq_core.exchange import Call, Interrupted, Patience, Pipeline, Wait
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.public import (
     AsyncPublicDriver,
@@ -115,7 +115,7 @@ def test_a_script_that_the_server_does_not_know_is_sent_whole(kind: type[Stub]) 
 
 
 def test_an_error_of_one_call_does_not_keep_others_from_their_answer(kind: type[Stub]) -> None:
-    first, second = ask(kind(redis_errors.ResponseError("ERR"), b"ok"), Batch((CALL, CALL)))
+    first, second = ask(kind(redis_errors.ResponseError("ERR"), b"ok"), Pipeline((CALL, CALL)))
     assert (str(first), second) == ("ERR", b"ok")
 
 

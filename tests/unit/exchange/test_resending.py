@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rmq_core.errors import QueueUnavailable
-from rmq_core.exchange import Batch, Call, Command, Exchange, Interrupted, Patience, Sleep, Wait, together
+from rmq_core.exchange import Call, Command, Exchange, Interrupted, Patience, Pipeline, Sleep, Wait, together
 from rmq_core.exchange.resending import LOOK_S, naps
 from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, Connection, Rig
@@ -116,7 +116,7 @@ def calls(*names: str) -> Exchange[list[Any]]:
 def test_exchanges_run_together_share_their_writes() -> None:
     both = together([calls("a", "b"), calls("c")])
     first = next(both)
-    assert isinstance(first, Batch)
+    assert isinstance(first, Pipeline)
     assert [call.args for call in first.calls] == [("a",), ("c",)]
     second = both.send([1, 2])
     assert [call.args for call in second.calls] == [("b",)]  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import ConfigurationError, QueueUnavailable, ScriptFailed
-from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange import Call, Exchange, Pipeline
 from rmq_core.reports import Backlog
 from rmq_core.work import hub as hubs
 from rmq_core.work.hub import WaitHub
@@ -48,7 +48,7 @@ class Driver:
 
     async def run(self, exchange: Exchange[Any]) -> Any:
         want: Any = next(exchange)
-        assert isinstance(want, Batch)
+        assert isinstance(want, Pipeline)
         self.stock.writes += 1
         self.stock.polled.set()
         if self.stock.failure:

@@ -9,7 +9,7 @@ import pytest
 from rmq_core.discipline.leased.operations.settling import ack, extend, extend_all, nack, release
 from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable, QueueUnavailable, ScriptFailed
 from rmq_core.events import Operation, QueueEvent
-from rmq_core.exchange import Batch
+from rmq_core.exchange import Pipeline
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability, exponential
 from rmq_core.reports import Outcome
@@ -49,7 +49,7 @@ def test_many_leases_are_extended_in_one_write_each_by_its_own_time() -> None:
     leases = [(held(), 2.0), (held(lease_id="~1"), None), (held(lease_id="b"), 3.0)]
     kept, (batch,) = drive(extend_all(engine(), leases), [[b"7500", b"lost", b"inf"]])
     assert kept == [True, False, True]
-    assert isinstance(batch, Batch)
+    assert isinstance(batch, Pipeline)
     asked_for = [given(call, "lease_id", "lease_ms") for call in batch.calls]
     assert asked_for == [["job", 2000], ["~1", 300_000], ["b", 3000]]
     assert not any(lease.state.lost for lease, _ in leases)

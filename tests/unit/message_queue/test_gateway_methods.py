@@ -13,7 +13,7 @@ from rmq_core.compat.errors import LuaScriptError
 from rmq_core.compat.gateway_methods import Channels
 from rmq_core.compat.sync import RedisGateway
 from rmq_core.errors import ConfigurationError, QueueBackpressureError, QueueFull, ScriptFailed, WrongKeyType
-from rmq_core.exchange import Batch, Exchange, Interrupted, Patience
+from rmq_core.exchange import Exchange, Interrupted, Patience, Pipeline
 from tests.unit.leased.by_hand import claimed, drive, engine, envelope, held, result
 from tests.unit.message_queue.by_hand import run
 
@@ -83,7 +83,7 @@ def test_messages_that_become_dead_letters_are_reclaimed_first_in_the_order_of_t
     ]  # fmt: skip
     lease, wants = drive(operations.claim(engine(max_deliveries=2), 0), replies)
     assert lease is None
-    batches = [want for want in wants if isinstance(want, Batch)]
+    batches = [want for want in wants if isinstance(want, Pipeline)]
     assert [[call.given["lease_id"] for call in batch.calls] for batch in batches[1:]] == [["b", "c"], ["a"]]
 
 

@@ -11,7 +11,7 @@ from rmq_core.discipline.jobs.job import Job, job_of
 from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.discipline.jobs.operations.reclaiming import reclaim_all
 from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
-from rmq_core.exchange import Batch, Command, Exchange
+from rmq_core.exchange import Command, Exchange, Pipeline
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import whole
@@ -151,7 +151,7 @@ def _infos(engine: JobsEngine, ids: list[bytes]) -> Exchange[list[LeaseInfo]]:
     keys, names = engine.keys, [name.decode() for name in ids]
     if not names:
         return []
-    replies = yield Batch(
+    replies = yield Pipeline(
         tuple(script("jobs/lease_info", keys, lease=keys.lease(name), lease_id=name) for name in names)
     )
     return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]

@@ -12,7 +12,7 @@ from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.claiming import reclaim_all
 from rmq_core.discipline.leased.operations.inspecting import count_call, glance, held_call, stats_of
 from rmq_core.discipline.leased.operations.staging import PUBLICATION
-from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange import Call, Exchange, Pipeline
 from rmq_core.exchange.scripts import script
 from rmq_core.reports import QueueStats
 
@@ -56,7 +56,7 @@ def _stats(counted: Any, leased: Any) -> QueueStats | Exception:
 def _in_parts(calls: Sequence[Call]) -> Exchange[list[Any]]:
     replies: list[Any] = []
     for part in _parts(calls):
-        replies += yield Batch(part)
+        replies += yield Pipeline(part)
     return replies
 
 

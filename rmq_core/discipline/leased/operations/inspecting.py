@@ -11,7 +11,7 @@ from rmq_core.discipline.leased.operations.claiming import isolation_of, reclaim
 from rmq_core.discipline.leased.operations.staging import PUBLICATION
 from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
 from rmq_core.errors import ConfigurationError
-from rmq_core.exchange import Batch, Call, Command, Exchange
+from rmq_core.exchange import Call, Command, Exchange, Pipeline
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import IsolatedGroup, Lease, token_of
 from rmq_core.policy import whole
@@ -258,7 +258,7 @@ def _infos(engine: LeasedEngine, ids: Sequence[bytes | str]) -> Exchange[list[Le
     keys, names = engine.keys, [_text(name) for name in ids]
     if not names:
         return []
-    replies = yield Batch(tuple(_info_call(keys, name) for name in names))
+    replies = yield Pipeline(tuple(_info_call(keys, name) for name in names))
     return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]
 
 

@@ -21,7 +21,7 @@ from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id, nonce
 from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable, ScriptFailed, StageLost
 from rmq_core.events import Operation
-from rmq_core.exchange import Batch, Call, Exchange, Sleep
+from rmq_core.exchange import Call, Exchange, Pipeline, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import Overflow, milliseconds, whole
@@ -99,7 +99,7 @@ def drop_staged(engine: LeasedEngine, stages: Iterable[Stage]) -> Exchange[None]
     gone = iter(stages)
     while some := list(itertools.islice(gone, 100)):
         calls = [script("leased/drop_stage", stage=engine.keys.stage(each.id)) for each in some]
-        for reply in (yield Batch(tuple(calls))):
+        for reply in (yield Pipeline(tuple(calls))):
             if isinstance(reply, Exception):
                 raise reply
 
@@ -127,7 +127,7 @@ def _push(
         )  # fmt: skip
         calls.append(call)
         added += len(chunk.ids)
-    replies = yield Batch(tuple(calls))
+    replies = yield Pipeline(tuple(calls))
     for call, reply in zip(calls, replies, strict=True):
         if isinstance(reply, Exception):
             raise reply

@@ -14,7 +14,7 @@ from rmq_core.discipline.streams.operations.settling import give_back_unanswered
 from rmq_core.envelope.ids import nonce
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Batch, Call, Exchange, Wait
+from rmq_core.exchange import Call, Exchange, Pipeline, Wait
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds, whole
@@ -78,7 +78,7 @@ def extend(engine: StreamEngine, lease: Lease, by: timedelta | float | None = No
 
 def extend_all(engine: StreamEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; return False for each that is lost."""
-    replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
+    replies = yield Pipeline(tuple(_extension(engine, lease, by) for lease, by in leases))
     return [(or_lost(reply) if isinstance(reply, Exception) else reply) != b"lost" for reply in replies]
 
 
