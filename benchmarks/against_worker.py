@@ -16,7 +16,7 @@ from benchmarks.jobs_tally import Clock
 from benchmarks.loops import CALLS, Loops, some
 from benchmarks.rounds import Contender
 from rmq_core import LeasedConfig, LeasedQueue, WorkQueue, open_queue
-from rmq_core.asyncio import AsyncLeasedQueue
+from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 
 OTHERS = ("reliable", "rotation", "streams", "jobs")
 """The disciplines of which one row measures publish, claim and ack together."""

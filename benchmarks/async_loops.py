@@ -11,7 +11,7 @@ from benchmarks.loops import CALLS, NAMES, found, some
 from benchmarks.payloads import payloads
 from benchmarks.rounds import Contender, race_async
 from rmq_core import LeasedConfig
-from rmq_core.asyncio import AsyncLeasedQueue
+from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 
 
 def measure(port: int, rounds: int) -> Findings:

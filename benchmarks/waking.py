@@ -23,7 +23,7 @@ from benchmarks.figures import Figure, Findings, Spread, percentile
 from benchmarks.loops import some
 from benchmarks.payloads import payloads
 from rmq_core import LeasedQueue
-from rmq_core.asyncio import AsyncLeasedQueue
+from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 
 BLOCKS = 5
 _STOP, _BARE, _CLAIM = "stop", "bare", "claim"

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.killed import Kill, TaskKilled, why_killed
-from rmq_core import (
-    Batch,
-    Lease,
-    LeasedQueue,
-    LeaseLost,
-    Message,
-    MessageRef,
-    RedisMessageQueueError,
-    SettleReport,
-)
+from rmq_core import Batch, Lease, LeasedQueue, LeaseLost, Message, MessageRef, RedisMessageQueueError
+from rmq_core.reports import SettleReport
 
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol

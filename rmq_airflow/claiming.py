@@ -14,11 +14,11 @@ from rmq_core import (
     LeasedConfig,
     LeasedQueue,
     RedisMessageQueueError,
-    SettledRecord,
     Unsupported,
     WorkQueue,
     discipline_of,
 )
+from rmq_core.reports import SettledRecord
 from rmq_core.work import Claimed, OnSettled, Threshold, claim_as, refuse_foreign
 
 ALL = 1_000_000  # max_messages of an unbounded claim

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from rmq_core import DISCIPLINES, ConfigurationError
+from rmq_core import ConfigurationError
+from rmq_core.protocol import DISCIPLINES
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _CLOSE = 0.8  # from this similarity on, an unknown extra counts as a misspelt RMQ extra: "leese", not "timeout"

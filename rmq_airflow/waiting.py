@@ -18,7 +18,8 @@ from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent
 from opentelemetry import trace
 
 from rmq_airflow.wait_hubs import shared_hub
-from rmq_core import Backlog, QueueUnavailable, RedisMessageQueueError
+from rmq_core import QueueUnavailable, RedisMessageQueueError
+from rmq_core.reports import Backlog
 from rmq_core.work import Counted, Threshold
 
 RECONNECT_S = (1.0, 5.0)  # bounds of a random delay, so that the triggers of a triggerer do not reconnect all at once

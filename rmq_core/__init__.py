@@ -1,53 +1,104 @@
-"""RMQ: a Redis work queue that data pipelines can trust. `__all__` lists the public names of this package."""
+"""RMQ: a Redis work queue that data pipelines can trust. `__all__` lists the public names of this package.
+
+Rarer ones are in `rmq_core.errors`, `events`, `messages`, `protocol` and `reports`, those of a single discipline in
+`rmq_core.jobs`, `redis_message_queue`, `reliable`, `rotation` and `streams`; `rmq_core.work` is for orchestrators.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rmq_core import _exports as _shared
-from rmq_core._exports import *  # noqa: F403  re-exported
-from rmq_core._lazy import LAZY as _SHARED
 from rmq_core._version import __version__ as __version__
-from rmq_core.batch import Batch as Batch
+from rmq_core.batch import Batch
 from rmq_core.connection.clients import sync_client as _client
-from rmq_core.discipline.leased.survey import backlogs as backlogs
-from rmq_core.discipline.leased.survey import holding as holding
-from rmq_core.discipline.leased.sync import LeasedQueue as LeasedQueue
+from rmq_core.connection.settings import RedisSettings
+from rmq_core.discipline.leased.config import LeasedConfig
+from rmq_core.discipline.leased.survey import backlogs, holding
+from rmq_core.discipline.leased.sync import LeasedQueue
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.matching import Match
+from rmq_core.errors import (
+    ConfigurationError,
+    LeaseAlreadySettled,
+    LeaseLost,
+    LeaseOwnedByOther,
+    LeftUnsettled,
+    MalformedMessage,
+    PayloadError,
+    QueueFull,
+    QueueUnavailable,
+    RedisMessageQueueError,
+    UnrecoverableError,
+    Unsupported,
+)
 from rmq_core.errors import translated as _translated
-from rmq_core.protocol import DEFAULT as _DEFAULT
-from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
-from rmq_core.protocol import open_queue as open_queue
+from rmq_core.messages import Isolation, Lease, NewMessage, Stage
+from rmq_core.policy import Backoff, Durability, Overflow, exponential
+from rmq_core.protocol import WorkQueue, open_queue
 from rmq_core.queue.registry import found_in as _found_in
 from rmq_core.queue.registry import list_all as _list_all
 from rmq_core.queue.registry import look_up as _look_up
 from rmq_core.queue.registry import named_in as _named_in
 
 if TYPE_CHECKING:
-    from rmq_core._lazy import *  # noqa: F403  for type checkers
-    from rmq_core.compat.errors import LuaScriptError as LuaScriptError
-    from rmq_core.compat.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
-    from rmq_core.compat.sync import AbstractRedisGateway as AbstractRedisGateway
-    from rmq_core.compat.sync import RedisGateway as RedisGateway
-    from rmq_core.compat.sync import RedisMessageQueue as RedisMessageQueue
-    from rmq_core.discipline.jobs.sync import JobQueue as JobQueue
-    from rmq_core.discipline.reliable.reaper import Reaper as Reaper
-    from rmq_core.discipline.reliable.sync import ReliableQueue as ReliableQueue
-    from rmq_core.discipline.rotation.sync import RotationQueue as RotationQueue
-    from rmq_core.discipline.streams.consumer import QueueConsumer as QueueConsumer
-    from rmq_core.discipline.streams.sync import StreamQueue as StreamQueue
+    from rmq_core.compat.sync import RedisMessageQueue
+    from rmq_core.discipline.jobs.sync import JobQueue
+    from rmq_core.discipline.reliable.reaper import Reaper
+    from rmq_core.discipline.reliable.sync import ReliableQueue
+    from rmq_core.discipline.rotation.sync import RotationQueue
+    from rmq_core.discipline.streams.consumer import QueueConsumer
+    from rmq_core.discipline.streams.sync import StreamQueue
 
-
-_OWN = {each.queue: f"discipline.{each.name}.sync" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
-_LAZY = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reaper": "discipline.reliable.reaper"}
-__all__ = [  # noqa: PLE0604  every item is a name
-    *(name for name in vars(_shared) if not name.startswith("_") and name != "annotations"),
-    *_LAZY,
+# Few programs need more than one discipline, and modules that import redis-py take longer to load than all others.
+_ON_FIRST_USE = {
+    "JobQueue": "discipline.jobs.sync",
+    "QueueConsumer": "discipline.streams.consumer",
+    "Reaper": "discipline.reliable.reaper",
+    "RedisMessageQueue": "compat.sync",
+    "ReliableQueue": "discipline.reliable.sync",
+    "RotationQueue": "discipline.rotation.sync",
+    "StreamQueue": "discipline.streams.sync",
+}
+__all__ = [
+    "Backoff",
     "Batch",
+    "ConfigurationError",
+    "Durability",
+    "Isolation",
+    "JobQueue",
+    "Lease",
+    "LeaseAlreadySettled",
+    "LeaseLost",
+    "LeaseOwnedByOther",
+    "LeasedConfig",
     "LeasedQueue",
+    "LeftUnsettled",
+    "MalformedMessage",
+    "Match",
+    "Message",
+    "MessageRef",
+    "NewMessage",
+    "Overflow",
+    "PayloadError",
+    "QueueConsumer",
+    "QueueFull",
+    "QueueUnavailable",
+    "Reaper",
+    "RedisMessageQueue",
+    "RedisMessageQueueError",
+    "RedisSettings",
+    "ReliableQueue",
+    "RotationQueue",
+    "Stage",
+    "StreamQueue",
+    "UnrecoverableError",
+    "Unsupported",
+    "WorkQueue",
     "backlogs",
     "discipline_of",
     "disciplines",
+    "exponential",
     "holding",
     "open_queue",
     "queues",
@@ -55,9 +106,9 @@ __all__ = [  # noqa: PLE0604  every item is a name
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"rmq_core.{_LAZY[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"rmq_core.{_ON_FIRST_USE[name]}"), name)
     return value
 
 

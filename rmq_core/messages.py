@@ -1,4 +1,4 @@
-"""Messages and leases: frozen values that do no IO."""
+"""Messages and leases: frozen values that do no IO. The fields of a message are in `rmq_core.envelope.codec`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple, overload
 
-from rmq_core.envelope.codec import Message, Payload, message_of
+from rmq_core.envelope.codec import MESSAGE_FIELDS as MESSAGE_FIELDS
+from rmq_core.envelope.codec import Columns as Columns
+from rmq_core.envelope.codec import Failure as Failure
+from rmq_core.envelope.codec import Message as Message
+from rmq_core.envelope.codec import MessageField as MessageField
+from rmq_core.envelope.codec import MessageRef as MessageRef
+from rmq_core.envelope.codec import Payload, message_of
+from rmq_core.envelope.codec import header_items as header_items
 from rmq_core.errors import ConfigurationError, LeaseLost
 
 

@@ -1,7 +1,39 @@
-"""Exports `RedisMessageQueue` from a module of the same name as in the package redis-message-queue."""
+"""All names of the package redis-message-queue: `RedisMessageQueue`, its gateways, handlers, events and errors."""
 
 from __future__ import annotations
 
-from rmq_core.compat.sync import RedisMessageQueue
+from rmq_core.compat.errors import LuaScriptError, RetryBudgetExhaustedError
+from rmq_core.compat.events import EventOperation
+from rmq_core.compat.stored import ClaimedMessage, MessageData
+from rmq_core.compat.sync import AbstractRedisGateway, RedisGateway, RedisMessageQueue
+from rmq_core.errors import (
+    CleanupFailedError,
+    ConfigurationError,
+    GatewayContractError,
+    QueueBackpressureError,
+    QueueDrainedError,
+    RedisMessageQueueError,
+)
+from rmq_core.events import EventOutcome, QueueEvent
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler, GracefulInterruptHandler
 
-__all__ = ["RedisMessageQueue"]
+__all__ = [
+    "AbstractRedisGateway",
+    "BaseGracefulInterruptHandler",
+    "ClaimedMessage",
+    "CleanupFailedError",
+    "ConfigurationError",
+    "EventOperation",
+    "EventOutcome",
+    "GatewayContractError",
+    "GracefulInterruptHandler",
+    "LuaScriptError",
+    "MessageData",
+    "QueueBackpressureError",
+    "QueueDrainedError",
+    "QueueEvent",
+    "RedisGateway",
+    "RedisMessageQueue",
+    "RedisMessageQueueError",
+    "RetryBudgetExhaustedError",
+]

@@ -177,3 +177,11 @@ class SettledRecord(NamedTuple):
     acked: int
     owner: str
     at: datetime
+
+
+class ConsumerRegistration(NamedTuple):
+    """A consumer's record: batches up to `finished` are finished; `before` is the stream before this one, if any."""
+
+    finished: int
+    before: str | None
+    before_finished: int

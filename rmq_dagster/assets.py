@@ -7,7 +7,8 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import LeasedConfig, LeasedQueue, QueueStats
+from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core.reports import QueueStats
 from rmq_core.work import depth
 from rmq_dagster.console_link import console_link
 from rmq_dagster.names import dagster_name

@@ -8,7 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import ConfigurationError, LeasedConfig, QueueStats
+from rmq_core import ConfigurationError, LeasedConfig
+from rmq_core.reports import QueueStats
 from rmq_core.work import LimitBounds, StatsLimits
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import resource_in

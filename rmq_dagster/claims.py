@@ -15,7 +15,8 @@ from contextlib import suppress
 
 import dagster as dg
 
-from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseInfo, LeaseLost
+from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseLost
+from rmq_core.reports import LeaseInfo
 from rmq_dagster.names import lease_name
 
 WAITING = (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED)

@@ -11,7 +11,8 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import LeasedConfig, LeasedQueue, MalformedMessage, Message, Progress, ReasonGroup
+from rmq_core import LeasedConfig, LeasedQueue, MalformedMessage, Message
+from rmq_core.reports import Progress, ReasonGroup
 from rmq_dagster.assets import about, observable
 from rmq_dagster.names import dead_letters_asset_name
 from rmq_dagster.resources import resource_in

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 
-from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, backlogs
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, backlogs
+from rmq_core.reports import Backlog, LeaseInfo
 from rmq_core.work import Threshold, repeat_after_s
 from rmq_dagster import holders
 from rmq_dagster.claiming import check_batch

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from rmq_core import LeasedConfig, LeaseInfo
+from rmq_core import LeasedConfig
+from rmq_core.reports import LeaseInfo
 from rmq_core.work import Settleable, conclude
 from rmq_dagster import runs
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseInfo, LeaseLost
+from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseLost
+from rmq_core.reports import LeaseInfo
 from rmq_dagster import runs
 from rmq_dagster.claims import LEASES_LOOKED_AT
 from rmq_dagster.ending import is_kept

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, PublishReport, QueueStats, RedisSettings
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, RedisSettings
+from rmq_core.reports import PublishReport, QueueStats
 from rmq_core.tracing import traced
 from rmq_core.work import OnSettled, publishing_as
 from rmq_dagster import runs

@@ -14,7 +14,8 @@ import time
 
 import dagster as dg
 
-from rmq_core import LeasedQueue, MalformedMessage, QueueStats
+from rmq_core import LeasedQueue, MalformedMessage
+from rmq_core.reports import QueueStats
 from rmq_dagster.tags import DATA_VERSION
 
 SAME_WORK_S = 60

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.sql import types as T
 
-from rmq_core import MESSAGE_FIELDS, Columns, Message, MessageField, header_items
+from rmq_core import Message
+from rmq_core.messages import MESSAGE_FIELDS, Columns, MessageField, header_items
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "sync driver on a cluster sends to the default node",
         "rmq_core/exchange/sync.py",
-        "nodes.get_node_from_slot(self.client.keyslot(self._key))",
+        "self.client.nodes_manager.get_node_from_slot(self.client.keyslot(self._key))",
         "self.client.get_default_node()",
         SLOT,
     ),

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from example_dags.demo.progress import Progress
-from rmq_core import LeasedQueue, LeaseInfo
+from rmq_core import LeasedQueue
+from rmq_core.reports import LeaseInfo
 
 
 class QueueWatch:

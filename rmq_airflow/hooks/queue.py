@@ -15,7 +15,6 @@ from rmq_airflow import location
 from rmq_airflow.examine import examine
 from rmq_airflow.location import Location, check_leased
 from rmq_core import (
-    AsyncWorkQueue,
     ConfigurationError,
     LeasedConfig,
     LeasedQueue,
@@ -24,6 +23,7 @@ from rmq_core import (
     WorkQueue,
     open_queue,
 )
+from rmq_core.protocol import AsyncWorkQueue
 from rmq_core.tracing import traced
 
 Q = TypeVar("Q")

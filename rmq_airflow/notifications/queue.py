@@ -19,7 +19,9 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import report_counts
 from rmq_airflow.tracing import trace_headers
-from rmq_core import AsyncWorkQueue, LeasedConfig, Published, WorkQueue, require
+from rmq_core import LeasedConfig, WorkQueue
+from rmq_core.protocol import AsyncWorkQueue, require
+from rmq_core.reports import Published
 
 LOST = "the process of the task was killed, or Airflow lost its worker"
 

@@ -23,7 +23,9 @@ from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
 from rmq_airflow.partitions import PartitionBy, apart, check_partitions
 from rmq_airflow.tracing import trace_headers
-from rmq_core import ConfigurationError, LeasedConfig, PublishReport, RedisMessageQueueError, WorkQueue, require
+from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, WorkQueue
+from rmq_core.protocol import require
+from rmq_core.reports import PublishReport
 
 if TYPE_CHECKING:
     import jinja2

@@ -17,7 +17,8 @@ from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
-from rmq_core import LeasedConfig, require
+from rmq_core import LeasedConfig
+from rmq_core.protocol import require
 from rmq_core.work import acting_as
 
 

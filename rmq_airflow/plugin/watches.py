@@ -20,15 +20,8 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from rmq_airflow.location import Location
 from rmq_airflow.plugin.endings import Endings
 from rmq_airflow.plugin.instances import Standing, standings
-from rmq_core import (
-    LeaseAlreadySettled,
-    LeasedQueue,
-    LeaseInfo,
-    LeaseLost,
-    QueueUnavailable,
-    RedisMessageQueueError,
-    disciplines,
-)
+from rmq_core import LeaseAlreadySettled, LeasedQueue, LeaseLost, QueueUnavailable, RedisMessageQueueError, disciplines
+from rmq_core.reports import LeaseInfo
 
 LISTED = 10_000
 RETRY_BUDGET_S = 1.0

@@ -41,7 +41,9 @@ from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.waiting import BacklogReport, bounded, report, tell_paused
-from rmq_core import Backlog, ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue, require
+from rmq_core import ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue
+from rmq_core.protocol import require
+from rmq_core.reports import Backlog
 from rmq_core.work import Counted, Handover, check_secrets, counted, has_left
 
 

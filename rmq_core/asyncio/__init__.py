@@ -5,73 +5,120 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import rmq_core
-from rmq_core._exports import *  # noqa: F403  re-exported
-from rmq_core._lazy import LAZY as _SHARED
-from rmq_core.batch import AsyncBatch as AsyncBatch
+from rmq_core import (
+    Backoff,
+    ConfigurationError,
+    Durability,
+    Isolation,
+    Lease,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeaseLost,
+    LeaseOwnedByOther,
+    LeftUnsettled,
+    MalformedMessage,
+    Match,
+    Message,
+    MessageRef,
+    NewMessage,
+    Overflow,
+    PayloadError,
+    QueueFull,
+    QueueUnavailable,
+    RedisMessageQueueError,
+    RedisSettings,
+    Stage,
+    UnrecoverableError,
+    Unsupported,
+    exponential,
+)
+from rmq_core.batch import AsyncBatch as Batch
 from rmq_core.connection.clients import async_client as _client
-from rmq_core.discipline.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
-from rmq_core.discipline.leased.aio_survey import backlogs as backlogs
-from rmq_core.discipline.leased.aio_survey import holding as holding
+from rmq_core.discipline.leased.aio import AsyncLeasedQueue as LeasedQueue
+from rmq_core.discipline.leased.aio_survey import backlogs, holding
 from rmq_core.errors import translated as _translated
-from rmq_core.protocol import DEFAULT as _DEFAULT
-from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
-from rmq_core.protocol import open_async_queue
+from rmq_core.protocol import AsyncWorkQueue as WorkQueue
+from rmq_core.protocol import open_async_queue as open_queue
 from rmq_core.queue.registry import found_in as _found_in
 from rmq_core.queue.registry import list_all as _list_all
 from rmq_core.queue.registry import look_up as _look_up
 from rmq_core.queue.registry import named_in as _named_in
-from rmq_core.work.hub import WaitHub as WaitHub
+from rmq_core.work.hub import WaitHub
 
 if TYPE_CHECKING:
-    from rmq_core._lazy import *  # noqa: F403  for type checkers
-    from rmq_core.compat.aio import AbstractRedisGateway as AbstractRedisGateway
-    from rmq_core.compat.aio import RedisGateway as RedisGateway
-    from rmq_core.compat.aio import RedisMessageQueue as RedisMessageQueue
-    from rmq_core.compat.errors import LuaScriptError as LuaScriptError
-    from rmq_core.compat.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
-    from rmq_core.discipline.jobs.aio import AsyncJobQueue as AsyncJobQueue
-    from rmq_core.discipline.jobs.worker import Worker as Worker
-    from rmq_core.discipline.jobs.worker import run_worker as run_worker
-    from rmq_core.discipline.reliable.aio import AsyncReliableQueue as AsyncReliableQueue
-    from rmq_core.discipline.reliable.reaper import AsyncReaper as AsyncReaper
-    from rmq_core.discipline.rotation.aio import AsyncRotationQueue as AsyncRotationQueue
-    from rmq_core.discipline.streams.aio import AsyncStreamQueue as AsyncStreamQueue
-    from rmq_core.discipline.streams.consumer import AsyncQueueConsumer as AsyncQueueConsumer
+    from rmq_core.compat.aio import RedisMessageQueue
+    from rmq_core.discipline.jobs.aio import AsyncJobQueue as JobQueue
+    from rmq_core.discipline.jobs.worker import Worker, run_worker
+    from rmq_core.discipline.reliable.aio import AsyncReliableQueue as ReliableQueue
+    from rmq_core.discipline.reliable.reaper import AsyncReaper as Reaper
+    from rmq_core.discipline.rotation.aio import AsyncRotationQueue as RotationQueue
+    from rmq_core.discipline.streams.aio import AsyncStreamQueue as StreamQueue
+    from rmq_core.discipline.streams.consumer import AsyncQueueConsumer as QueueConsumer
 
-    JobQueue = AsyncJobQueue
-    QueueConsumer = AsyncQueueConsumer
-    Reaper = AsyncReaper
-    ReliableQueue = AsyncReliableQueue
-    RotationQueue = AsyncRotationQueue
-    StreamQueue = AsyncStreamQueue
-
-Batch = AsyncBatch
-LeasedQueue = AsyncLeasedQueue
-open_queue = open_async_queue
-
-_TWINS = ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue")
-_OWN = {f"Async{each.queue}": f"discipline.{each.name}.aio" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
-_ASYNC = _OWN | {"AsyncQueueConsumer": "discipline.streams.consumer", "AsyncReaper": "discipline.reliable.reaper"}
-_WORKERS = dict.fromkeys(("Worker", "run_worker"), "discipline.jobs.worker")
-_LAZY = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
-
-__all__ = [  # noqa: PLE0604  every item is a name
-    *rmq_core.__all__,
-    *_ASYNC,
-    "AsyncBatch",
-    "AsyncLeasedQueue",
+_ON_FIRST_USE = {
+    "JobQueue": ("discipline.jobs.aio", "AsyncJobQueue"),
+    "QueueConsumer": ("discipline.streams.consumer", "AsyncQueueConsumer"),
+    "Reaper": ("discipline.reliable.reaper", "AsyncReaper"),
+    "RedisMessageQueue": ("compat.aio", "RedisMessageQueue"),
+    "ReliableQueue": ("discipline.reliable.aio", "AsyncReliableQueue"),
+    "RotationQueue": ("discipline.rotation.aio", "AsyncRotationQueue"),
+    "StreamQueue": ("discipline.streams.aio", "AsyncStreamQueue"),
+    "Worker": ("discipline.jobs.worker", "Worker"),
+    "run_worker": ("discipline.jobs.worker", "run_worker"),
+}
+__all__ = [
+    "Backoff",
+    "Batch",
+    "ConfigurationError",
+    "Durability",
+    "Isolation",
+    "JobQueue",
+    "Lease",
+    "LeaseAlreadySettled",
+    "LeaseLost",
+    "LeaseOwnedByOther",
+    "LeasedConfig",
+    "LeasedQueue",
+    "LeftUnsettled",
+    "MalformedMessage",
+    "Match",
+    "Message",
+    "MessageRef",
+    "NewMessage",
+    "Overflow",
+    "PayloadError",
+    "QueueConsumer",
+    "QueueFull",
+    "QueueUnavailable",
+    "Reaper",
+    "RedisMessageQueue",
+    "RedisMessageQueueError",
+    "RedisSettings",
+    "ReliableQueue",
+    "RotationQueue",
+    "Stage",
+    "StreamQueue",
+    "UnrecoverableError",
+    "Unsupported",
     "WaitHub",
+    "WorkQueue",
     "Worker",
+    "backlogs",
+    "discipline_of",
+    "disciplines",
+    "exponential",
+    "holding",
+    "open_queue",
+    "queues",
     "run_worker",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    defined = f"Async{name}" if f"Async{name}" in _ASYNC else name
-    if defined not in _LAZY:
+    if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"rmq_core.{_LAZY[defined]}"), defined)
+    module, defined = _ON_FIRST_USE[name]
+    value = globals()[name] = getattr(import_module(f"rmq_core.{module}"), defined)
     return value
 
 

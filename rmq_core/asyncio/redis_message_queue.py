@@ -1,7 +1,39 @@
-"""The asyncio `RedisMessageQueue`, where redis-message-queue has it."""
+"""The asyncio `RedisMessageQueue` and all names of redis-message-queue that go with it."""
 
 from __future__ import annotations
 
-from rmq_core.compat.aio import RedisMessageQueue
+from rmq_core.compat.aio import AbstractRedisGateway, RedisGateway, RedisMessageQueue
+from rmq_core.compat.errors import LuaScriptError, RetryBudgetExhaustedError
+from rmq_core.compat.events import EventOperation
+from rmq_core.compat.stored import ClaimedMessage, MessageData
+from rmq_core.errors import (
+    CleanupFailedError,
+    ConfigurationError,
+    GatewayContractError,
+    QueueBackpressureError,
+    QueueDrainedError,
+    RedisMessageQueueError,
+)
+from rmq_core.events import EventOutcome, QueueEvent
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler, GracefulInterruptHandler
 
-__all__ = ["RedisMessageQueue"]
+__all__ = [
+    "AbstractRedisGateway",
+    "BaseGracefulInterruptHandler",
+    "ClaimedMessage",
+    "CleanupFailedError",
+    "ConfigurationError",
+    "EventOperation",
+    "EventOutcome",
+    "GatewayContractError",
+    "GracefulInterruptHandler",
+    "LuaScriptError",
+    "MessageData",
+    "QueueBackpressureError",
+    "QueueDrainedError",
+    "QueueEvent",
+    "RedisGateway",
+    "RedisMessageQueue",
+    "RedisMessageQueueError",
+    "RetryBudgetExhaustedError",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from rmq_core import Unsupported
-from rmq_core.asyncio import AsyncWorkQueue
+from rmq_core.protocol import AsyncWorkQueue
 from rmq_core.queue.verbs import ALL, VERBS, lacking_verb
 
 LACKED = {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, Field
 
-from rmq_core import Match, Progress
+from rmq_core import Match
 from rmq_core.console.audit import audited
 from rmq_core.console.capabilities import require
 from rmq_core.console.console import CHANGE_S
@@ -22,6 +22,7 @@ from rmq_core.console.host import host_of
 from rmq_core.console.queries import Target, opened_console
 from rmq_core.console.security import changes, user_of
 from rmq_core.history import acting_as
+from rmq_core.reports import Progress
 
 SLICE_S = 8.0
 """How long one request changes messages that meet conditions."""

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
-from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_queue
+from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.clients import is_cluster
 from rmq_core.console.attention import NOTHING, Trend, attention, signs
 from rmq_core.console.capabilities import able, lacks, past_of, verbs_of
@@ -24,7 +24,7 @@ from rmq_core.console.trends import Recent, Trends, recent
 from rmq_core.discipline.leased.aio_survey import of_each
 from rmq_core.discipline.leased.operations.inspecting import Overview, overview
 from rmq_core.errors import translate
-from rmq_core.protocol import DEFAULT
+from rmq_core.protocol import DEFAULT, AsyncWorkQueue
 
 LOOK_S = 5.0
 CHANGE_S = 30.0

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from rmq_core import Progress, ReasonGroup, Unsupported, __version__
+from rmq_core import Unsupported, __version__
 from rmq_core.console.capabilities import require
 from rmq_core.console.changes import Where, entry
 from rmq_core.console.console import Console
@@ -26,6 +26,7 @@ from rmq_core.console.queries import Count, Name, Offset, opened_console
 from rmq_core.console.security import from_our_page, messages
 from rmq_core.console.shown import SHOWN_BYTES, message_shown, ms_of
 from rmq_core.envelope.matching import Test
+from rmq_core.reports import Progress, ReasonGroup
 from rmq_core.transfer.lines import Digest, Footer, Header, footer_line, header_line, message_line
 
 State = Literal["ready", "isolated", "delayed", "leased", "dead"]

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rmq_core import MESSAGE_FIELDS, Failure, LeaseInfo, Message, QueueStats, SettledRecord
+from rmq_core import Message
 from rmq_core.console.host import HolderOf
+from rmq_core.messages import MESSAGE_FIELDS, Failure
+from rmq_core.reports import LeaseInfo, QueueStats, SettledRecord
 
 SHOWN_BYTES = 32_768
 SHOWN_BINARY = 512

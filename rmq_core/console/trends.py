@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rmq_core import Message, QueueStats, RedisSettings
+from rmq_core import Message, RedisSettings
 from rmq_core.console.attention import Trend, trend_in
 from rmq_core.console.capabilities import past_of
 from rmq_core.discipline.leased.engine import LeasedEngine
@@ -19,6 +19,7 @@ from rmq_core.discipline.leased.operations.inspecting import dead_letters
 from rmq_core.exchange import Exchange
 from rmq_core.history import HistoryPoint
 from rmq_core.queue.recording import history
+from rmq_core.reports import QueueStats
 
 FRESH_S = 30.0
 MINUTES = 60

@@ -8,7 +8,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from rmq_core import ConfigurationError, PublishReport
+from rmq_core import ConfigurationError
+from rmq_core.reports import PublishReport
 from rmq_core.work import by_queue
 from rmq_dagster.components.base import QueueComponent, function_at
 from rmq_dagster.components.scaffolding import PublishScaffolder

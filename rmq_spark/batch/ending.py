@@ -21,7 +21,8 @@ from typing import Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from rmq_core import ConfigurationError, LeaseLost, MessageRef, Outcome, RedisMessageQueueError
+from rmq_core import ConfigurationError, LeaseLost, MessageRef, RedisMessageQueueError
+from rmq_core.reports import Outcome
 from rmq_spark.batch.held import ShardBatch
 from rmq_spark.write.settling import Verdict, nack_each
 

@@ -8,15 +8,8 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
-from rmq_core import (
-    Batch,
-    ConfigurationError,
-    LeaseAlreadySettled,
-    LeasedQueue,
-    LeaseInfo,
-    LeaseLost,
-    RedisMessageQueueError,
-)
+from rmq_core import Batch, ConfigurationError, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
+from rmq_core.reports import LeaseInfo
 from rmq_spark.read.lease import LeaseSlice, plan
 
 LONGEST_NAME = 200

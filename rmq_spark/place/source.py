@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from rmq_core import (
-    DISCIPLINES,
     ConfigurationError,
     JobQueue,
     LeasedConfig,
@@ -22,6 +21,7 @@ from rmq_core import (
     disciplines,
 )
 from rmq_core.jobs import JobsConfig
+from rmq_core.protocol import DISCIPLINES
 from rmq_spark.place.options import Option, OptionValues, one_of, text, whole
 from rmq_spark.place.shards import shard_names
 

@@ -13,7 +13,8 @@ from itertools import pairwise
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rmq_core import Lease, LeaseInfo, LeaseLost, RedisSettings
+from rmq_core import Lease, LeaseLost, RedisSettings
+from rmq_core.reports import LeaseInfo
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.read.values import VALUE, with_value
 from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch

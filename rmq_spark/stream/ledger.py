@@ -14,15 +14,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
-from rmq_core import (
-    ConsumerRegistration,
-    ConsumerTaken,
-    Lease,
-    LeaseAlreadySettled,
-    LeasedQueue,
-    LeaseLost,
-    RedisMessageQueueError,
-)
+from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
+from rmq_core.errors import ConsumerTaken
+from rmq_core.reports import ConsumerRegistration
 from rmq_spark.place.application import owner_of
 from rmq_spark.place.options import ASYNC
 from rmq_spark.place.source import Source, SourceQueue

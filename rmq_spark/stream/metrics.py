@@ -21,7 +21,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from rmq_core import ConfigurationError, LeaseInfo, QueueStats, RedisMessageQueueError, RedisSettings
+from rmq_core import ConfigurationError, RedisMessageQueueError, RedisSettings
+from rmq_core.reports import LeaseInfo, QueueStats
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.stream.offsets import Offset
 

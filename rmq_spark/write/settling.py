@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rmq_core import ConfigurationError, Lease, LeasedConfig, LeasedQueue, LeaseLost, MessageRef, Outcome, Unsupported
+from rmq_core import ConfigurationError, Lease, LeasedConfig, LeasedQueue, LeaseLost, MessageRef, Unsupported
+from rmq_core.reports import Outcome
 from rmq_spark.place.options import Option, OptionValues, duration, one_of, text
 from rmq_spark.place.source import DELIVERIES, DISCIPLINE, PLACE, Source
 from rmq_spark.schema import ArrowBatch

@@ -13,7 +13,8 @@ from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 from rmq_airflow.operators.publish import RedisQueuePublishOperator
 from rmq_airflow.operators.redrive import RedisQueueRedriveOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
-from rmq_core import LeasedConfig, LeasedQueue, PayloadError, PayloadTooLarge, QueueUnavailable
+from rmq_core import LeasedConfig, LeasedQueue, PayloadError, QueueUnavailable
+from rmq_core.errors import PayloadTooLarge
 from tests.airflow.conftest import QUEUE, MakeContext
 from tests.servers import Server
 

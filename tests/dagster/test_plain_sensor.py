@@ -9,7 +9,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from rmq_core import ConfigurationError, IsolatedGroup, LeasedQueue
+from rmq_core import ConfigurationError, LeasedQueue
+from rmq_core.messages import IsolatedGroup
 from rmq_dagster import QueuePartitions, RedisQueueResource
 from rmq_dagster.tags import CLAIMED, QUEUE, RING, SENSOR
 from tests.dagster.pipeline import ROOT

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rmq_core import Lease, LeaseLost, NotDurable
+from rmq_core import Lease, LeaseLost
+from rmq_core.errors import NotDurable
 from tests.faults.patience import eventually
 from tests.redis.conformance.subject import Subject
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import redis
 
-from rmq_core import Lease, Published, PublishReport
+from rmq_core import Lease
 from rmq_core.envelope import codec
+from rmq_core.reports import Published, PublishReport
 
 Shape = tuple[bytes, int, tuple[str, ...]]
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Durability, LeasedConfig, LeaseLost, MessageRef, NotDurable
+from rmq_core import Durability, LeasedConfig, LeaseLost, MessageRef
+from rmq_core.errors import NotDurable
 from tests.faults import tally
 from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy

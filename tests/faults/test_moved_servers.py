@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq_core import DISCIPLINES, Lease, LeaseLost, WorkQueue, open_queue
+from rmq_core import Lease, LeaseLost, WorkQueue, open_queue
+from rmq_core.protocol import DISCIPLINES
 from tests.faults import tally
 from tests.redis.conformance.kits import DELIVERIES, KITS, LONG_S, SHORT_S
 from tests.redis.stored.golden import dump, load, now_ms

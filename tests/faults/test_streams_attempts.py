@@ -17,7 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from rmq_core import QueueError
+from rmq_core.errors import QueueError
 from tests.faults.patience import PATIENCE_S
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.streams.stage import Journal, Stage

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import QueueError, QueueFull
+from rmq_core import QueueFull
+from rmq_core.errors import QueueError
 from rmq_core.streams import QueueConfig
 from tests.redis.worlds import World
 

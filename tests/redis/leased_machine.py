@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
-from rmq_core import Isolation, Lease, MessageRef, Overflow, PublishReport, QueueFull
+from rmq_core import Isolation, Lease, MessageRef, Overflow, QueueFull
+from rmq_core.reports import PublishReport
 from tests.redis.leased_bench import FOREVER, Bench, outcome
 from tests.redis.leased_values import Held
 from tests.redis.leased_view import shape

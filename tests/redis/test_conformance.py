@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import Capabilities
-from rmq_core.protocol import DISCIPLINES
+from rmq_core.protocol import DISCIPLINES, Capabilities
 from tests.conftest import place_names
 from tests.redis.conformance.catalogue import PAGE, page
 from tests.redis.conformance.kits import KITS

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from rmq_core import UnrecoverableError
-from rmq_core.asyncio import AsyncJobQueue, Worker
+from rmq_core.asyncio import JobQueue as AsyncJobQueue
+from rmq_core.asyncio import Worker
 from rmq_core.history import EVENTS, acting_as
 from rmq_core.jobs import Every, JobsConfig, Repeat, WorkerConfig
 from tests.redis.leases import engine_of

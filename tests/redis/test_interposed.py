@@ -12,20 +12,14 @@ import pytest
 import redis
 
 import rmq_core
-from rmq_core import (
-    DISCIPLINES,
-    LeaseAlreadySettled,
-    LeaseLost,
-    Match,
-    QueueNotEmpty,
-    RedisMessageQueueError,
-    Unsupported,
-)
+from rmq_core import LeaseAlreadySettled, LeaseLost, Match, RedisMessageQueueError, Unsupported
 from rmq_core.discipline.jobs.operations.repeating import Repeat
 from rmq_core.discipline.jobs.recurrence import Every
 from rmq_core.envelope.codec import split
+from rmq_core.errors import QueueNotEmpty
 from rmq_core.exchange import Exchange
 from rmq_core.messages import NewMessage
+from rmq_core.protocol import DISCIPLINES
 from rmq_core.queue.base import Method
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.test_verbs import killed

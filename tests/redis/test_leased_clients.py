@@ -12,16 +12,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from rmq_core import (
-    ConfigurationError,
-    Durability,
-    LeasedConfig,
-    LeasedQueue,
-    NotDurable,
-    QueueUnavailable,
-    RedisSettings,
-)
+from rmq_core import ConfigurationError, Durability, LeasedConfig, LeasedQueue, QueueUnavailable, RedisSettings
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
+from rmq_core.errors import NotDurable
 from tests.redis.leases import drain, key, payloads
 from tests.redis.worlds import World
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConsumerRegistration, ConsumerTaken
+from rmq_core.errors import ConsumerTaken
+from rmq_core.reports import ConsumerRegistration
 from tests.redis.worlds import World
 
 LONG = 60

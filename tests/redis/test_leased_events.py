@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, LeaseOwnedByOther, Overflow, QueueEvent, QueueFull
+from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, LeaseOwnedByOther, Overflow, QueueFull
+from rmq_core.events import QueueEvent
 from tests.redis.leases import expire
 from tests.redis.worlds import World
 

@@ -6,17 +6,11 @@ from typing import Any
 
 import pytest
 
-from rmq_core import (
-    ConfigurationError,
-    LeaseAlreadySettled,
-    LeasedConfig,
-    LeaseLost,
-    Outcome,
-    QueueEvent,
-    SettleReport,
-)
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeaseLost
 from rmq_core.discipline.leased.operations.settling import nack
+from rmq_core.events import QueueEvent
 from rmq_core.exchange.scripts import script
+from rmq_core.reports import Outcome, SettleReport
 from tests.redis.leases import engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
 

@@ -14,10 +14,10 @@ from rmq_core import (
     LeaseOwnedByOther,
     NewMessage,
     PayloadError,
-    PayloadTooLarge,
-    SettleReport,
 )
 from rmq_core.discipline.leased.operations.repairing import expire_lease
+from rmq_core.errors import PayloadTooLarge
+from rmq_core.reports import SettleReport
 from tests.redis.leases import drain, engine_of, eventually, key, payloads, run, snapshot
 from tests.redis.worlds import World
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, LeasedConfig, RunReport, Unsupported
-from rmq_core.asyncio import AsyncLeasedQueue
+from rmq_core import ConfigurationError, LeasedConfig, Unsupported
+from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 from rmq_core.queue import running
+from rmq_core.reports import RunReport
 from tests.redis.leases import (
     PATIENCE_S,
     beating_often,

@@ -2,17 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import (
-    ConfigurationError,
-    LeaseAlreadySettled,
-    LeasedConfig,
-    LeaseLost,
-    MessageRef,
-    Outcome,
-    SettleReport,
-    exponential,
-)
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeaseLost, MessageRef, exponential
 from rmq_core.envelope.codec import message_of
+from rmq_core.reports import Outcome, SettleReport
 from tests.redis.leases import drain, expire, fall_due, key, payloads, snapshot
 from tests.redis.worlds import World
 

@@ -7,19 +7,10 @@ from typing import Any
 
 import pytest
 
-from rmq_core import (
-    ConfigurationError,
-    LeasedConfig,
-    NewMessage,
-    Operation,
-    Overflow,
-    PayloadError,
-    QueueEvent,
-    QueueFull,
-    Stage,
-    StageLost,
-)
+from rmq_core import ConfigurationError, LeasedConfig, NewMessage, Overflow, PayloadError, QueueFull, Stage
 from rmq_core.discipline.leased.operations.staging import publish_staged
+from rmq_core.errors import StageLost
+from rmq_core.events import Operation, QueueEvent
 from tests.redis.leases import blocked, drain, engine_of, fall_due, key, lose_answer, payloads, run, slowly
 from tests.redis.worlds import World
 

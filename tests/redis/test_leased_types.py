@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import LeasedConfig, LeasedQueue, RedisMessageQueueError, ScriptFailed, WrongKeyType
+from rmq_core import LeasedConfig, LeasedQueue, RedisMessageQueueError
+from rmq_core.errors import ScriptFailed, WrongKeyType
 from tests.redis.leases import key, snapshot
 
 CONFIG = LeasedConfig(max_deliveries=9, completed_log=5, failed_log=5)

@@ -10,8 +10,9 @@ import pytest
 import redis
 
 import rmq_core
-from rmq_core import DISCIPLINES, ScriptFailed
 from rmq_core.cli.requirements import needed
+from rmq_core.errors import ScriptFailed
+from rmq_core.protocol import DISCIPLINES
 from tests.redis.conformance.catalogue import PROMISES
 from tests.redis.conformance.promises import Promise
 from tests.redis.conformance.stages import Place, Stage, SyncStage
@@ -108,14 +109,14 @@ def test_what_only_leased_queues_do_works_with_exactly_the_documented_permission
     grant(world.client, "leased", "orders")
     config = rmq_core.LeasedConfig(durability=rmq_core.Durability(replicas=1, timeout=0.001), journal=100)
     queue = world.queue("orders", config, settings=tenant)
-    with pytest.raises(rmq_core.NotDurable):
+    with pytest.raises(rmq_core.errors.NotDurable):
         queue.publish("a")
     staged = queue.stage(["b", "c"])
-    with suppress(rmq_core.NotDurable):
+    with suppress(rmq_core.errors.NotDurable):
         queue.publish_staged([staged])
     lease = queue.claim(lease_id="job", max_messages=2)
     lease = queue.adopt("job")
-    with suppress(rmq_core.NotDurable):
+    with suppress(rmq_core.errors.NotDurable):
         queue.ack(lease, [next(iter(queue.messages(lease)))])
     queue.remembered("key")
     queue.lease_info("job")

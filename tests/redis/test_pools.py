@@ -13,8 +13,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from rmq_core import LeasedConfig, PoolExhausted, RedisSettings
+from rmq_core import LeasedConfig, RedisSettings
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
+from rmq_core.errors import PoolExhausted
 from rmq_core.exchange import pools
 from rmq_core.protocol import DISCIPLINES
 from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept, share_of

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core import FormatMismatch, LeasedConfig, RedisMessageQueue, WrongKeyType
+from rmq_core import LeasedConfig, RedisMessageQueue
 from rmq_core.asyncio import WaitHub
+from rmq_core.errors import FormatMismatch, WrongKeyType
 from rmq_core.protocol import DISCIPLINES
 from tests.redis.worlds import World
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import DISCIPLINES, LeaseLost, LeaseOwnedByOther, Match
+from rmq_core import LeaseLost, LeaseOwnedByOther, Match
+from rmq_core.protocol import DISCIPLINES
 from rmq_core.queue.verbs import ALL, VERBS
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.worlds import World

@@ -130,7 +130,7 @@ class Loop:
         """Return `value` with blocking methods; plain values and frozen records stay unchanged."""
         if hasattr(value, "__anext__") and not hasattr(value, "__aenter__"):
             return self.iterate(value)
-        if isinstance(value, rmq_core.asyncio.AsyncBatch):
+        if isinstance(value, rmq_core.asyncio.Batch):
             return BlockingBatch(value, self)
         if hasattr(value, "__aenter__"):
             return Blocking(value, self)

@@ -15,15 +15,8 @@ import pytest
 import redis
 from pyspark.sql import DataFrame, SparkSession
 
-from rmq_core import (
-    Lease,
-    LeaseAlreadySettled,
-    LeasedQueue,
-    LeaseLost,
-    QueueUnavailable,
-    RedisSettings,
-    SettleReport,
-)
+from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, QueueUnavailable, RedisSettings
+from rmq_core.reports import SettleReport
 from rmq_spark import BatchPolicy, claimed_batch, drain, shard_names
 from rmq_spark.batch.ending import settled
 from rmq_spark.batch.held import ShardBatch, claim_shards

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, ConsumerTaken, JobQueue, LeasedQueue, LeaseLost, Unsupported
+from rmq_core import ConfigurationError, JobQueue, LeasedQueue, LeaseLost, Unsupported
+from rmq_core.errors import ConsumerTaken
 from rmq_spark.stream.ledger import ReplayedBatch
 from rmq_spark.stream.offsets import Offset
 from tests.redis.leases import beating_often

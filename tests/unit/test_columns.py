@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import MalformedMessage, header_items
+from rmq_core import MalformedMessage
 from rmq_core.envelope.codec import body, columns_of, joined, message_of, split
+from rmq_core.messages import header_items
 
 HEADERS = b'{"a":"\xc3\xbc","b":"2"}'
 HISTORY = b"nack\t1700000000000\tme\twhy not\n"

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from redis import exceptions as redis_errors
 
-import rmq_core
 from rmq_core import errors
 from rmq_core.errors import translate, translated
 
@@ -17,10 +16,6 @@ def test_every_error_has_the_common_base_class_and_its_own_message() -> None:
     assert all(issubclass(kind, errors.RedisMessageQueueError) for kind in LEAVES)
     assert all(kind.__doc__ for kind in LEAVES)
     assert len({kind.__doc__ for kind in LEAVES}) == len(LEAVES)
-
-
-def test_every_error_is_public() -> None:
-    assert all(getattr(rmq_core, kind.__name__) is kind for kind in LEAVES)
 
 
 def test_wrong_values_are_value_errors_too() -> None:

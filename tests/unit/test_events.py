@@ -5,8 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from rmq_core import EventOutcome, Operation, QueueEvent
-from rmq_core.events import tell
+from rmq_core.events import EventOutcome, Operation, QueueEvent, tell
 
 EVENT = QueueEvent("q", Operation.ACK, EventOutcome.SUCCESS, claim_id="job", count=3)
 

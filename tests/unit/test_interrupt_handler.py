@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, EventDrivenInterruptHandler, GracefulInterruptHandler
+from rmq_core import ConfigurationError
+from rmq_core.interrupt_handler import EventDrivenInterruptHandler, GracefulInterruptHandler
 
 USR1, USR2 = signal.SIGUSR1, signal.SIGUSR2
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from pyspark.sql import types
 
 import rmq_core.console
-from rmq_core import MESSAGE_FIELDS, Message
+from rmq_core import Message
 from rmq_core.cli.records import message_record
 from rmq_core.console.shown import message_shown
 from rmq_core.envelope.codec import Columns, message_of
+from rmq_core.messages import MESSAGE_FIELDS
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
 
 NAMES = [field.name for field in MESSAGE_FIELDS]

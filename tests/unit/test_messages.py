@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, Failure, Lease, LeaseLost, MessageRef
+from rmq_core import ConfigurationError, Lease, LeaseLost, MessageRef
 from rmq_core.envelope.codec import message_of
-from rmq_core.messages import LeaseState, Messages
+from rmq_core.messages import Failure, LeaseState, Messages
 
 HISTORY = b"nack\t1000\tme\tno disk\nexpired\t2000\t\t\n"
 ENVELOPES = [b"%d 1500 0 id-%d s0 p%d" % (n, n, n) for n in range(3)]

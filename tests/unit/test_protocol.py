@@ -4,9 +4,9 @@ import inspect
 
 import pytest
 
-from rmq_core import Capabilities, ConfigurationError, LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
 from rmq_core import asyncio as rmq_asyncio
-from rmq_core.protocol import DISCIPLINES, AsyncWorkQueue, require
+from rmq_core.protocol import DISCIPLINES, AsyncWorkQueue, Capabilities, require
 
 NOWHERE = "redis://127.0.0.1:1"
 
@@ -16,7 +16,7 @@ def blocking() -> WorkQueue:
 
 
 def asynchronous() -> AsyncWorkQueue:
-    return rmq_asyncio.AsyncLeasedQueue(NOWHERE, "q")
+    return rmq_asyncio.LeasedQueue(NOWHERE, "q")
 
 
 def test_the_sync_and_the_async_leased_queue_implement_the_work_queue_protocol() -> None:

@@ -9,7 +9,7 @@ import time
 import pytest
 import redis
 
-from rmq_core import DISCIPLINES
+from rmq_core.protocol import DISCIPLINES
 from tests.faults import tally
 from tests.servers import Server
 from tests.upgrade.processes import Version

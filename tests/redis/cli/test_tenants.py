@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import DISCIPLINES, LeasedQueue
+from rmq_core import LeasedQueue
+from rmq_core.protocol import DISCIPLINES
 from tests.redis.tenants import denied, grant
 
 Rmq = Callable[..., Any]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core import MESSAGE_FIELDS, ConfigurationError, LeaseLost, RedisMessageQueueError
+from rmq_core import ConfigurationError, LeaseLost, RedisMessageQueueError
 from rmq_core.envelope.codec import columns_of
+from rmq_core.messages import MESSAGE_FIELDS
 from tests.redis.conformance.kits import LONG_S, SHORT_S
 from tests.redis.conformance.promises import promise, promise_of, refused
 from tests.redis.conformance.subject import Subject

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import AsyncWorkQueue, ConfigurationError, WorkQueue
+from rmq_core import ConfigurationError, WorkQueue
+from rmq_core.protocol import AsyncWorkQueue
 from tests.redis.conformance.promises import absent, promise, promise_of, refused
 from tests.redis.conformance.subject import Subject
 

@@ -81,7 +81,7 @@ def absent(*names: str) -> Body:
 
 def rows() -> list[str]:
     """All parts of the protocol, in the order of the report."""
-    from rmq_core import Capabilities
+    from rmq_core.protocol import Capabilities
 
     flags = [name for name, value in Capabilities()._asdict().items() if isinstance(value, bool)]
     return [EVERY, *flags, *(f"{kind} payload" for kind in sorted(KINDS["any"]))]

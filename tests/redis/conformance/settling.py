@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from rmq_core import ConfigurationError, Lease, LeaseLost, Outcome, RedisMessageQueueError
+from rmq_core import ConfigurationError, Lease, LeaseLost, RedisMessageQueueError
+from rmq_core.reports import Outcome
 from tests.redis.conformance.kits import LONG_S, SHORT_S
 from tests.redis.conformance.promises import promise, promise_of, refused
 from tests.redis.conformance.subject import Subject

@@ -10,8 +10,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
 
-from rmq_core import Capabilities
-from rmq_core.protocol import DISCIPLINES
+from rmq_core.protocol import DISCIPLINES, Capabilities
 from tests.redis.conformance.kits import KITS, LONG_S, SHORT_S, Kit
 from tests.redis.conformance.stages import Stage
 

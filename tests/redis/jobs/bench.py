@@ -10,7 +10,8 @@ from typing import Any
 
 import redis
 
-from rmq_core.asyncio import AsyncJobQueue, Worker
+from rmq_core.asyncio import JobQueue as AsyncJobQueue
+from rmq_core.asyncio import Worker
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.jobs import JobsConfig, WorkerConfig
 from tests.redis.leases import PATIENCE_S

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, JobQueue, PayloadError, PayloadTooLarge, exponential
+from rmq_core import ConfigurationError, JobQueue, PayloadError, exponential
 from rmq_core.discipline.jobs.job import job_of
+from rmq_core.errors import PayloadTooLarge
 from rmq_core.jobs import JobsConfig, NewJob
 from tests.redis.jobs.bench import KEYS, jobs, native, payloads
 from tests.redis.worlds import World

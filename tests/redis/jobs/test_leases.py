@@ -6,16 +6,9 @@ import time
 
 import pytest
 
-from rmq_core import (
-    AsyncWorkQueue,
-    ConfigurationError,
-    LeaseAlreadySettled,
-    LeaseLost,
-    LeaseOwnedByOther,
-    Outcome,
-    SettleReport,
-    WorkQueue,
-)
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, WorkQueue
+from rmq_core.protocol import AsyncWorkQueue
+from rmq_core.reports import Outcome, SettleReport
 from tests.redis.jobs.bench import KEYS, jobs, payloads
 from tests.redis.worlds import World
 

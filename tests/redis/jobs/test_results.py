@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import JobFailed, UnrecoverableError
+from rmq_core import UnrecoverableError
 from rmq_core.discipline.jobs.operations import working as turns
 from rmq_core.discipline.jobs.operations.working import Done
+from rmq_core.errors import JobFailed
 from rmq_core.jobs import Job, JobResult
 from tests.redis.jobs.bench import KEYS, Log, queue_at, working
 from tests.redis.leases import PATIENCE_S

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from rmq_core import ClaimedMessage
+from rmq_core.redis_message_queue import ClaimedMessage
 from tests.redis.message_queue.worlds import World
 
 VERBS = (

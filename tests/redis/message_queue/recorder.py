@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rmq_core import QueueEvent
+from rmq_core.events import QueueEvent
 from tests.redis.message_queue.worlds import World
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, QueueBackpressureError
+from rmq_core import ConfigurationError
+from rmq_core.errors import QueueBackpressureError
 from tests.redis.message_queue.behind import in_hand, waiting
 from tests.redis.message_queue.worlds import World
 

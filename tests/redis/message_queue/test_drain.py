@@ -11,7 +11,8 @@ import pytest
 import redis.asyncio
 
 import rmq_core.asyncio
-from rmq_core import ConfigurationError, QueueBackpressureError, QueueDrainedError
+from rmq_core import ConfigurationError
+from rmq_core.errors import QueueBackpressureError, QueueDrainedError
 from tests.redis.message_queue.behind import PATIENCE_S, eventually, in_hand, waiting
 from tests.redis.message_queue.gateways import foreign
 from tests.redis.message_queue.handlers import handle
@@ -114,7 +115,7 @@ def test_draining_waits_for_a_publish_in_progress() -> None:
 async def test_draining_waits_for_a_publish_task_in_progress() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    class Slow(rmq_core.asyncio.RedisGateway):
+    class Slow(rmq_core.asyncio.redis_message_queue.RedisGateway):
         async def publish_message(self, queue: str, message: str, dedup_key: str) -> bool:
             begun.set()
             return await go_on.wait()

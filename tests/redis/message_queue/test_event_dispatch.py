@@ -11,7 +11,7 @@ import pytest
 import redis.asyncio
 
 import rmq_core.asyncio
-from rmq_core import QueueEvent
+from rmq_core.events import QueueEvent
 from tests.redis.message_queue.behind import PATIENCE_S, eventually, expire, in_hand
 from tests.redis.message_queue.handlers import abandon, handle
 from tests.redis.message_queue.places import Fake, Real

@@ -10,7 +10,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from rmq_core import EventOperation, EventOutcome, QueueBackpressureError, QueueEvent, RetryBudgetExhaustedError
+from rmq_core.errors import QueueBackpressureError
+from rmq_core.events import EventOutcome, QueueEvent
+from rmq_core.redis_message_queue import EventOperation, RetryBudgetExhaustedError
 from tests.redis.message_queue.behind import expire, in_hand, waiting
 from tests.redis.message_queue.handlers import abandon, handle
 from tests.redis.message_queue.recorder import Recorder

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ClaimedMessage, CleanupFailedError, GatewayContractError
+from rmq_core.errors import CleanupFailedError, GatewayContractError
+from rmq_core.redis_message_queue import ClaimedMessage
 from tests.redis.message_queue.gateways import foreign
 from tests.redis.message_queue.handlers import handle
 from tests.redis.message_queue.recorder import Recorder

@@ -10,7 +10,8 @@ import redis
 import redis.asyncio.sentinel
 import redis.sentinel
 
-from rmq_core import ClaimedMessage, ConfigurationError
+from rmq_core import ConfigurationError
+from rmq_core.redis_message_queue import ClaimedMessage
 from tests.redis.message_queue.behind import expire, in_hand, logged, waiting
 from tests.redis.message_queue.places import Real
 from tests.redis.message_queue.worlds import SyncWorld, World

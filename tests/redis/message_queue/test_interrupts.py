@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import BaseGracefulInterruptHandler, GracefulInterruptHandler
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler, GracefulInterruptHandler
 from tests.redis.message_queue.behind import PATIENCE_S, in_hand, waiting
 from tests.redis.message_queue.handlers import handle
 from tests.redis.message_queue.worlds import World
@@ -130,7 +130,7 @@ def script(text: str) -> subprocess.CompletedProcess[str]:
 def test_a_second_signal_ends_the_process_as_without_a_handler() -> None:
     ended = script("""
         import os, signal
-        from rmq_core import GracefulInterruptHandler
+        from rmq_core.interrupt_handler import GracefulInterruptHandler
         handler = GracefulInterruptHandler(verbose=False)
         os.kill(os.getpid(), signal.SIGTERM)
         print(handler.is_interrupted(), flush=True)
@@ -143,7 +143,7 @@ def test_a_second_signal_ends_the_process_as_without_a_handler() -> None:
 def test_a_forked_child_makes_its_own_handler_after_resetting_the_inherited_one() -> None:
     ended = script("""
         import os, signal
-        from rmq_core import GracefulInterruptHandler
+        from rmq_core.interrupt_handler import GracefulInterruptHandler
         inherited = GracefulInterruptHandler(verbose=False)
         child = os.fork()
         if child == 0:
@@ -218,7 +218,8 @@ def test_a_signal_ends_a_consumer_after_its_message(redis_url: str) -> None:
     ended = script(f"""
         import os, signal
         from redis import Redis
-        from rmq_core import GracefulInterruptHandler, RedisMessageQueue
+        from rmq_core import RedisMessageQueue
+        from rmq_core.interrupt_handler import GracefulInterruptHandler
         interrupt = GracefulInterruptHandler(verbose=False)
         client = Redis.from_url({redis_url!r}, decode_responses=True)
         queue = RedisMessageQueue("q", client=client, interrupt=interrupt)

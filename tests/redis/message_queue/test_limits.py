@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 import rmq_core
-from rmq_core import ConfigurationError, EventDrivenInterruptHandler
+from rmq_core import ConfigurationError
+from rmq_core.interrupt_handler import EventDrivenInterruptHandler
 from tests.redis.message_queue.behind import waiting
 from tests.redis.message_queue.gateways import foreign
 from tests.redis.message_queue.recorder import Recorder
 from tests.redis.message_queue.worlds import World
 
-TOO_LARGE: Any = rmq_core.PayloadTooLarge
-TOO_DEEP: Any = rmq_core.PayloadTooDeep
+TOO_LARGE: Any = rmq_core.errors.PayloadTooLarge
+TOO_DEEP: Any = rmq_core.errors.PayloadTooDeep
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from types import ModuleType
 import pytest
 import redis
 
-import rmq_core
 import rmq_core.asyncio
+import rmq_core.asyncio.redis_message_queue as theirs
+import rmq_core.redis_message_queue as ours
 
 SHARED = (
     "ClaimedMessage", "MessageData", "GracefulInterruptHandler", "BaseGracefulInterruptHandler", "QueueEvent",
@@ -28,38 +29,28 @@ DOCUMENTED_FIELDS = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("module", [ours, theirs], ids=["sync", "async"])
+def test_the_module_exports_every_documented_name(module: ModuleType) -> None:
+    assert {*SHARED, *TWINS} <= {*module.__all__}
+
+
 @pytest.mark.parametrize("name", SHARED)
 def test_the_sync_and_the_async_module_export_the_same_object(name: str) -> None:
-    assert getattr(rmq_core, name) is getattr(rmq_core.asyncio, name)
+    assert getattr(ours, name) is getattr(theirs, name)
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_the_sync_and_the_async_module_each_export_their_own_class_of_this_name(name: str) -> None:
-    assert getattr(rmq_core, name) is not getattr(rmq_core.asyncio, name)
-    assert getattr(rmq_core, name).__name__.endswith(name)
+    assert getattr(ours, name) is not getattr(theirs, name)
+    assert getattr(ours, name).__name__.endswith(name)
 
 
-@pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio], ids=["sync", "async"])
-@pytest.mark.parametrize("name", [*SHARED, *TWINS])
-def test_a_documented_name_is_listed_for_star_imports(module: ModuleType, name: str) -> None:
-    assert name in module.__all__
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("redis_message_queue", "RedisMessageQueue"),
-        ("interrupt_handler", "GracefulInterruptHandler"),
-        ("interrupt_handler", "BaseGracefulInterruptHandler"),
-    ],
-)
-def test_a_public_submodule_holds_the_same_class(path: str, name: str) -> None:
-    assert getattr(importlib.import_module(f"rmq_core.{path}"), name) is getattr(rmq_core, name)
-
-
-def test_the_submodule_of_the_asyncio_module_contains_the_same_class() -> None:
-    module = importlib.import_module("rmq_core.asyncio.redis_message_queue")
-    assert module.RedisMessageQueue is rmq_core.asyncio.RedisMessageQueue
+def test_the_package_and_the_submodule_of_handlers_hold_the_same_classes() -> None:
+    assert rmq_core.RedisMessageQueue is ours.RedisMessageQueue
+    assert rmq_core.asyncio.RedisMessageQueue is theirs.RedisMessageQueue
+    handlers = importlib.import_module("rmq_core.interrupt_handler")
+    assert handlers.GracefulInterruptHandler is ours.GracefulInterruptHandler
+    assert handlers.BaseGracefulInterruptHandler is ours.BaseGracefulInterruptHandler
 
 
 @pytest.mark.parametrize(
@@ -75,35 +66,39 @@ def test_the_submodule_of_the_asyncio_module_contains_the_same_class() -> None:
     ],
 )
 def test_an_error_has_the_base_class_and_its_second_base(name: str, second: type[Exception]) -> None:
-    assert issubclass(getattr(rmq_core, name), rmq_core.RedisMessageQueueError)
-    assert issubclass(getattr(rmq_core, name), second)
+    assert issubclass(getattr(ours, name), ours.RedisMessageQueueError)
+    assert issubclass(getattr(ours, name), second)
 
 
 def test_an_error_can_be_created_with_a_text_and_shows_it() -> None:
     for name in (each for each in SHARED if each.endswith("Error")):
-        assert str(getattr(rmq_core, name)("why")).startswith("why")
+        assert str(getattr(ours, name)("why")).startswith("why")
 
 
 def test_every_documented_operation_is_a_member_of_the_enum() -> None:
-    assert set(DOCUMENTED_OPERATIONS) <= {str(operation) for operation in rmq_core.EventOperation}
-    assert rmq_core.EventOperation.CLAIM_RECLAIM == "claim_reclaim"
+    assert set(DOCUMENTED_OPERATIONS) <= {str(operation) for operation in ours.EventOperation}
+    assert ours.EventOperation.CLAIM_RECLAIM == "claim_reclaim"
 
 
 def test_outcomes_are_strings() -> None:
-    assert {"success", "failure", "skipped"} <= {str(outcome) for outcome in rmq_core.EventOutcome}
+    assert {"success", "failure", "skipped"} <= {str(outcome) for outcome in ours.EventOutcome}
 
 
 def test_an_event_has_the_documented_fields_and_is_frozen() -> None:
-    event = rmq_core.QueueEvent(queue="q", operation=rmq_core.EventOperation.ACK, outcome=rmq_core.EventOutcome.SUCCESS)
+    event = ours.QueueEvent(
+        queue="q",
+        operation=ours.EventOperation.ACK,
+        outcome=ours.EventOutcome.SUCCESS,
+    )
     assert [getattr(event, name) for name in DOCUMENTED_FIELDS] == ["q", "ack", "success", *[None] * 7]
     with pytest.raises(AttributeError):
         event.queue = "other"  # type: ignore[misc]
 
 
 def test_a_claimed_message_contains_what_was_stored_and_its_token() -> None:
-    claimed = rmq_core.ClaimedMessage(stored_message=b"x", lease_token="t")
+    claimed = ours.ClaimedMessage(stored_message=b"x", lease_token="t")
     assert (claimed.stored_message, claimed.lease_token) == (b"x", "t")
-    assert claimed == rmq_core.ClaimedMessage(b"x", "t")
+    assert claimed == ours.ClaimedMessage(b"x", "t")
     with pytest.raises(AttributeError):
         claimed.lease_token = "u"  # type: ignore[misc]
 
@@ -116,18 +111,18 @@ def test_a_claimed_message_refuses_values_that_could_not_be_settled(
     stored: object, token: object, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        rmq_core.ClaimedMessage(stored, token)  # type: ignore[arg-type]
+        ours.ClaimedMessage(stored, token)  # type: ignore[arg-type]
 
 
 def test_a_payload_is_text_or_bytes() -> None:
-    assert isinstance("x", rmq_core.MessageData)
-    assert isinstance(b"x", rmq_core.MessageData)
-    assert not isinstance(1, rmq_core.MessageData)
+    assert isinstance("x", ours.MessageData)
+    assert isinstance(b"x", ours.MessageData)
+    assert not isinstance(1, ours.MessageData)
 
 
-@pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio], ids=["sync", "async"])
+@pytest.mark.parametrize("module", [ours, theirs], ids=["sync", "async"])
 def test_a_gateway_without_its_abstract_methods_cannot_be_created(module: ModuleType) -> None:
     with pytest.raises(TypeError, match="abstract"):
         module.AbstractRedisGateway()
     with pytest.raises(TypeError, match="abstract"):
-        rmq_core.BaseGracefulInterruptHandler()  # type: ignore[abstract]
+        ours.BaseGracefulInterruptHandler()  # type: ignore[abstract]

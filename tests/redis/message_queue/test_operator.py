@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, GatewayContractError
+from rmq_core import ConfigurationError
+from rmq_core.errors import GatewayContractError
 from tests.redis.message_queue.behind import expire
 from tests.redis.message_queue.gateways import foreign
 from tests.redis.message_queue.handlers import abandon, fail, handle

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import CleanupFailedError, RedisMessageQueueError
+from rmq_core import RedisMessageQueueError
+from rmq_core.errors import CleanupFailedError
 from tests.redis.leases import woken_soon
 from tests.redis.message_queue.behind import eventually, expire, in_hand, spoil, waiting
 from tests.redis.message_queue.handlers import handle

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, GatewayContractError, RedisMessageQueueError
+from rmq_core import ConfigurationError, RedisMessageQueueError
+from rmq_core.errors import GatewayContractError
 from tests.redis.message_queue.places import Fake
 from tests.redis.message_queue.worlds import AsyncWorld, SyncWorld, World
 

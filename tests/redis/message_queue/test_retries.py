@@ -11,7 +11,7 @@ import redis.asyncio.retry
 import redis.retry
 from redis.backoff import NoBackoff
 
-from rmq_core import RetryBudgetExhaustedError
+from rmq_core.redis_message_queue import RetryBudgetExhaustedError
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.message_queue.behind import PATIENCE_S, in_hand, logged, waiting
 from tests.redis.message_queue.handlers import handle

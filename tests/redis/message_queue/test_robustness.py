@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import CleanupFailedError, QueueDrainedError
+from rmq_core.errors import CleanupFailedError, QueueDrainedError
 from tests.redis.message_queue.behind import dead, eventually, expire, in_hand, spoil, waiting
 from tests.redis.message_queue.handlers import abandon, handle
 from tests.redis.message_queue.places import Real

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import redis
 
-import rmq_core
-import rmq_core.asyncio
+import rmq_core.asyncio.redis_message_queue
+import rmq_core.redis_message_queue
 from tests.redis.message_queue.places import Place
 from tests.redis.worlds import Blocking, Loop
 
@@ -91,7 +91,7 @@ class SyncWorld(World):
     """`rmq_core`."""
 
     flavour = "sync"
-    module = rmq_core
+    module = rmq_core.redis_message_queue
 
     def client(self, **options: Any) -> Any:
         client = self.place.client(**{"decode_responses": True} | options)
@@ -103,7 +103,7 @@ class AsyncWorld(World):
     """`rmq_core.asyncio`, made blocking."""
 
     flavour = "async"
-    module = rmq_core.asyncio
+    module = rmq_core.asyncio.redis_message_queue
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)

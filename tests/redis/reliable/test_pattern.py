@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import rmq_core
-from rmq_core import LeaseLost, Outcome
+from rmq_core import LeaseLost
+from rmq_core.reports import Outcome
 from tests.redis.leases import snapshot
 from tests.redis.reliable.bench import KEYS, drain, payloads, processing, worker
 from tests.redis.worlds import World
@@ -202,7 +203,7 @@ def test_a_key_of_another_type_is_refused_before_anything_changes(world: World) 
     lease = queue.claim()
     world.client.set(KEYS.dead, "x")
     before = snapshot(world.client)
-    with pytest.raises(rmq_core.WrongKeyType):
+    with pytest.raises(rmq_core.errors.WrongKeyType):
         queue.nack(lease)
     assert snapshot(world.client) == before
 

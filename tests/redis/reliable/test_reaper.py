@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from rmq_core import LeaseLost, Outcome
+from rmq_core import LeaseLost
 from rmq_core.reliable import Reaped
+from rmq_core.reports import Outcome
 from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept
 from tests.redis.reliable.bench import (
     AN_HOUR_MS,

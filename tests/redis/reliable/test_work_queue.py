@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import AsyncWorkQueue, ConfigurationError, Lease, PayloadError, Unsupported, WorkQueue
+from rmq_core import ConfigurationError, Lease, PayloadError, Unsupported, WorkQueue
+from rmq_core.protocol import AsyncWorkQueue
 from tests.redis.leases import snapshot
 from tests.redis.reliable.bench import KEYS, age, drain, payloads, processing, worker
 from tests.redis.worlds import World

@@ -8,7 +8,8 @@ import pytest
 import redis
 
 import rmq_core
-from rmq_core import PayloadError, PayloadTooLarge
+from rmq_core import PayloadError
+from rmq_core.errors import PayloadTooLarge
 from tests.redis.leases import PATIENCE_S, snapshot
 from tests.redis.rotation.bench import KEYS, age, entries, ids, now_s, put, rotation, within_one_second
 from tests.redis.worlds import World
@@ -292,7 +293,7 @@ def test_a_list_key_of_another_type_is_refused_and_left_alone(world: World) -> N
     world.client.set("q", "x")
     before = snapshot(world.client)
     for call in (lambda queue: queue.push("a"), lambda queue: queue.safe_pop()):
-        with pytest.raises(rmq_core.WrongKeyType):
+        with pytest.raises(rmq_core.errors.WrongKeyType):
             call(rotation(world))
     assert snapshot(world.client) == before | {
         key: value for key, value in snapshot(world.client).items() if b"rmq:queues" in key

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from rmq_core import LeasedConfig, LeasedQueue, RedisMessageQueue, UnknownPayloadKind
+from rmq_core import LeasedConfig, LeasedQueue, RedisMessageQueue
 from rmq_core.cli.records import message_record, message_row
 from rmq_core.discipline.jobs.operations import working
 from rmq_core.discipline.jobs.operations.working import Delivery, Verdict
+from rmq_core.errors import UnknownPayloadKind
 from rmq_core.jobs import JobsConfig
 from rmq_core.reliable import ReliableConfig
 from tests.redis.leases import driver_of, engine_of, key

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConsumerTaken, Lease, LeasedConfig, LeaseLost, LeaseOwnedByOther, RedisSettings
+from rmq_core import Lease, LeasedConfig, LeaseLost, LeaseOwnedByOther, RedisSettings
+from rmq_core.errors import ConsumerTaken
 from rmq_core.work import Handover, Submission
 from tests.redis.leases import key
 from tests.redis.stored.golden import load

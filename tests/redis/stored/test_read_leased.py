@@ -8,21 +8,12 @@ from typing import Any
 
 import pytest
 
-from rmq_core import (
-    ConsumerTaken,
-    IsolatedGroup,
-    Isolation,
-    Lease,
-    LeaseAlreadySettled,
-    LeasedConfig,
-    LeaseLost,
-    LeaseOwnedByOther,
-    Message,
-    Outcome,
-    Stage,
-)
+from rmq_core import Isolation, Lease, LeaseAlreadySettled, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message, Stage
 from rmq_core.discipline.leased.operations.claiming import _fill
+from rmq_core.errors import ConsumerTaken
 from rmq_core.lua import load as load_script
+from rmq_core.messages import IsolatedGroup
+from rmq_core.reports import Outcome
 from tests.redis.leases import drain, driver_of, engine_of, expire, key, payloads
 from tests.redis.stored.golden import load, now_ms
 from tests.redis.stored.leased_scenes import HEADERS, HOUR_S, PAYLOADS

@@ -37,8 +37,8 @@ def test_a_consumer_reads_claims_and_acknowledges_on_a_cluster(cluster: Cluster,
 def test_an_asyncio_consumer_reads_claims_and_acknowledges_on_a_cluster(cluster: Cluster) -> None:
     async def work() -> None:
         first, second = (QueueConfig("asynchronous", "g", name, block_ms=50) for name in "ab")
-        queue = rmq_core.asyncio.AsyncStreamQueue(cluster.url, first)
-        async with queue, rmq_core.asyncio.AsyncQueueConsumer(cluster.url, second) as consumer:
+        queue = rmq_core.asyncio.StreamQueue(cluster.url, first)
+        async with queue, rmq_core.asyncio.QueueConsumer(cluster.url, second) as consumer:
             await queue.enqueue({"n": 1})
             (message,) = await queue.read()
             await asyncio.sleep(0.03)

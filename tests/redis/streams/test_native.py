@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, PayloadError, QueueError
+from rmq_core import ConfigurationError, PayloadError
+from rmq_core.errors import QueueError
 from rmq_core.streams import QueueConfig, QueueMessage
 from tests.redis.streams.stage import GROUP, HOUR_MS, MINUTE_MS, STREAM, Stage
 from tests.redis.worlds import AsyncWorld

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import QueueConsumer, QueueError
-from rmq_core.asyncio import AsyncQueueConsumer
+from rmq_core import QueueConsumer
+from rmq_core.asyncio import QueueConsumer as AsyncQueueConsumer
+from rmq_core.errors import QueueError
 from rmq_core.streams import QueueConfig
 from tests.redis.leases import PATIENCE_S, blocked, eventually
 from tests.redis.streams.stage import BRIEF_MS, GROUP, MINUTE_MS, STREAM, Journal, Stage

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from rmq_core import LeaseLost, Outcome, QueueError, Unsupported
+from rmq_core import LeaseLost, Unsupported
+from rmq_core.errors import QueueError
+from rmq_core.reports import Outcome
 from rmq_core.streams import QueueConfig
 from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import World

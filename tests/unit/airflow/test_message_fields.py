@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from rmq_airflow.triggers.shared_stream import _read_of
-from rmq_core import MESSAGE_FIELDS
 from rmq_core.envelope.codec import message_of
+from rmq_core.messages import MESSAGE_FIELDS
 
 LEFT_OUT = {"enqueued_at"}
 

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from rmq_core import Failure, Isolation, LeaseInfo, Message, QueueStats
+from rmq_core import Isolation, Message
 from rmq_core.console import Holder, shown
 from rmq_core.console.shown import SHOWN_BINARY, SHOWN_BYTES, stats_shown
+from rmq_core.messages import Failure
+from rmq_core.reports import LeaseInfo, QueueStats
 
 AT = datetime.fromtimestamp(1.5, UTC)
 OWNER = "airflow:etl/run/load/-1/2"

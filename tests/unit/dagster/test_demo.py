@@ -17,7 +17,7 @@ from example_dags.demo.family import alive, descendants
 from example_dags.demo.outcome import EXPECTED, STEPS, Outcome, summary
 from example_dags.demo.progress import Progress
 from example_dags.demo.watch import QueueWatch
-from rmq_core import LeaseInfo, QueueStats, SettledRecord
+from rmq_core.reports import LeaseInfo, QueueStats, SettledRecord
 
 GOOD = Outcome("Airflow", EXPECTED, dict.fromkeys(STEPS, 1.25), Path("/results"), Path("/results/delays.png"))
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rmq_core import LeaseLost, ScriptFailed, Unsupported
+from rmq_core import LeaseLost, Unsupported
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.discipline.jobs.operations import (
@@ -20,6 +20,7 @@ from rmq_core.discipline.jobs.operations import (
 )
 from rmq_core.discipline.jobs.operations.working import Delivery, Done
 from rmq_core.envelope.codec import MessageRef
+from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Call, Command, Exchange, Listen
 from rmq_core.jobs import JobsConfig, NewJob
 from rmq_core.messages import Lease

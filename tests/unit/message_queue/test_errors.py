@@ -41,4 +41,4 @@ def test_other_errors_stay_unchanged(error: RedisMessageQueueError) -> None:
 
 
 def test_backpressure_is_also_a_full_queue() -> None:
-    assert issubclass(rmq_core.QueueBackpressureError, QueueFull)
+    assert issubclass(rmq_core.errors.QueueBackpressureError, QueueFull)

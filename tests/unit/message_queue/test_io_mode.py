@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import rmq_core
-import rmq_core.asyncio
+import rmq_core.asyncio.redis_message_queue as theirs
+import rmq_core.redis_message_queue as ours
 from rmq_core.queue.twin import awaited, stepped
 
 
@@ -79,10 +79,10 @@ def test_a_call_marked_to_finish_raises_like_any_other() -> None:
         asyncio.run(awaited(fail(), finish=True))
 
 
-@pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio])
+@pytest.mark.parametrize("module", [ours, theirs])
 def test_help_shows_the_public_signatures(module: Any) -> None:
     publish, move = module.RedisMessageQueue.publish, module.RedisGateway.move_message
     assert str(inspect.signature(publish)) == "(self, message: str | dict[str, typing.Any]) -> bool"
     assert [*inspect.signature(move).parameters] == ["self", "from_queue", "to_queue", "message", "lease_token"]
     assert {publish.__name__, move.__name__} == {"publish", "move_message"}
-    assert inspect.iscoroutinefunction(publish) == inspect.iscoroutinefunction(move) == (module is rmq_core.asyncio)
+    assert inspect.iscoroutinefunction(publish) == inspect.iscoroutinefunction(move) == (module is theirs)

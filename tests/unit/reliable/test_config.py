@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rmq_core import Capabilities, ConfigurationError, Reaper, ReliableQueue
+from rmq_core import ConfigurationError, Reaper, ReliableQueue
 from rmq_core.discipline.reliable import keys as schema
 from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.protocol import able, lacking
+from rmq_core.protocol import Capabilities, able, lacking
 from rmq_core.reliable import ReliableConfig
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from rmq_core import LeaseLost, QueueFull, QueueUnavailable, ScriptFailed
+from rmq_core import LeaseLost, QueueFull, QueueUnavailable
 from rmq_core.discipline.reliable.config import ReliableConfig
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.discipline.reliable.operations import claiming, managing, publishing, reaping, settling
+from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Call, Command, Exchange, Sleep, Wait
 from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import asked, drive, envelope, result, step

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from rmq_core import Capabilities, ConfigurationError, RotationQueue
+from rmq_core import ConfigurationError, RotationQueue
 from rmq_core.discipline.rotation import keys as schema
 from rmq_core.discipline.rotation.keys import RotationKeys
+from rmq_core.protocol import Capabilities
 from rmq_core.rotation import RotationConfig
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from rmq_core import QueueFull, ScriptFailed
+from rmq_core import QueueFull
 from rmq_core.discipline.rotation.config import RotationConfig
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import envelope
 from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.discipline.rotation.operations import inspecting, popping, pushing, settling
+from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Exchange, Wait
 from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import asked, drive, result

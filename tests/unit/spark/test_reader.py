@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core import Columns, Lease, MalformedMessage, RedisSettings
+from rmq_core import Lease, MalformedMessage, RedisSettings
 from rmq_core.envelope.codec import body, message_of, stamp
+from rmq_core.messages import Columns
 from rmq_spark.read.lease import (
     FETCH,
     LeaseReader,

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import Lease, LeaseLost, Outcome, QueueError, QueueUnavailable, ScriptFailed
+from rmq_core import Lease, LeaseLost, QueueUnavailable
 from rmq_core.discipline.streams.operations import claiming, inspecting, publishing, settling
+from rmq_core.errors import QueueError, ScriptFailed
 from rmq_core.exchange import Call, Wait
+from rmq_core.reports import Outcome
 from tests.unit.streams.by_hand import claimed, drive, engine, verbs
 
 EMPTY = [b"empty", -1]

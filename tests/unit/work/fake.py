@@ -6,16 +6,8 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from rmq_core import (
-    Lease,
-    LeaseAlreadySettled,
-    LeaseLost,
-    Message,
-    Outcome,
-    QueueUnavailable,
-    SettledRecord,
-    SettleReport,
-)
+from rmq_core import Lease, LeaseAlreadySettled, LeaseLost, Message, QueueUnavailable
+from rmq_core.reports import Outcome, SettledRecord, SettleReport
 
 
 class FakeQueue:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmq_airflow.identity import TaskIdentity
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseOwnedByOther, SettledRecord
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseOwnedByOther
+from rmq_core.reports import SettledRecord
 from rmq_core.work import Claimant, check_on_settled, claim_as, has_left
 from rmq_dagster.claiming import StepClaimant
 from tests.unit.work.fake import FakeQueue

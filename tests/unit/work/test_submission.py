@@ -9,16 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import (
-    Lease,
-    LeasedConfig,
-    LeaseInfo,
-    LeaseLost,
-    LeaseOwnedByOther,
-    LeftUnsettled,
-    RedisSettings,
-    SettledRecord,
-)
+from rmq_core import Lease, LeasedConfig, LeaseLost, LeaseOwnedByOther, LeftUnsettled, RedisSettings
+from rmq_core.reports import LeaseInfo, SettledRecord
 from rmq_core.work import Submission
 
 SOON = dt.timedelta(seconds=60)

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from rmq_airflow.claiming import threshold_of
-from rmq_core import Backlog, ConfigurationError, QueueStats
+from rmq_core import ConfigurationError
+from rmq_core.reports import Backlog, QueueStats
 from rmq_core.work import Threshold, counted, repeat_after_s
 from rmq_core.work.hub import Waiter
 from rmq_dagster.doorbell import Doorbell

@@ -19,8 +19,9 @@ from rmq_airflow import waiting
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
-from rmq_core import Backlog, ConfigurationError
+from rmq_core import ConfigurationError
 from rmq_core.asyncio import WaitHub
+from rmq_core.reports import Backlog
 from rmq_core.work import Threshold
 from rmq_core.work.polling import BacklogPoller
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor

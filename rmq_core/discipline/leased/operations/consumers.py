@@ -8,7 +8,6 @@ same stream is a restart and takes the name at once; a run of another stream mus
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import NamedTuple
 
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.errors import ConsumerTaken, ScriptFailed
@@ -16,16 +15,9 @@ from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds, whole
 from rmq_core.queue.keys import check_name
+from rmq_core.reports import ConsumerRegistration
 
 _REMEMBERED_MS = 30 * 86_400_000
-
-
-class ConsumerRegistration(NamedTuple):
-    """A consumer's record: batches up to `finished` are finished; `before` is the stream before this one, if any."""
-
-    finished: int
-    before: str | None
-    before_finished: int
 
 
 def register_consumer(

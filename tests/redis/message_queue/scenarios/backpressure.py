@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from redis import Redis
 
-from rmq_core import QueueBackpressureError, RedisGateway, RedisMessageQueue
+from rmq_core import RedisMessageQueue
+from rmq_core.errors import QueueBackpressureError
+from rmq_core.redis_message_queue import RedisGateway
 
 client = Redis.from_url("redis://localhost:6379/0", decode_responses=True)
 frames = RedisMessageQueue("frames", client=client, max_pending_length=3, pending_overload_policy="raise")

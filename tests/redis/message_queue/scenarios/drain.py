@@ -7,7 +7,8 @@ import threading
 
 from redis import Redis
 
-from rmq_core import QueueDrainedError, RedisMessageQueue
+from rmq_core import RedisMessageQueue
+from rmq_core.errors import QueueDrainedError
 
 client = Redis.from_url("redis://localhost:6379/0", decode_responses=True)
 tickets = RedisMessageQueue("tickets", client=client)

@@ -6,7 +6,8 @@ import asyncio
 
 from redis.asyncio import Redis
 
-from rmq_core.asyncio import QueueDrainedError, RedisMessageQueue
+from rmq_core.asyncio import RedisMessageQueue
+from rmq_core.errors import QueueDrainedError
 
 
 async def main() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from redis import Redis
 
-from rmq_core import QueueEvent, RedisMessageQueue
+from rmq_core import RedisMessageQueue
+from rmq_core.events import QueueEvent
 
 client = Redis.from_url("redis://localhost:6379/0")
 diary: list[str] = []

@@ -7,7 +7,8 @@ import signal
 
 import redis
 
-from rmq_core import GracefulInterruptHandler, RedisMessageQueue
+from rmq_core import RedisMessageQueue
+from rmq_core.interrupt_handler import GracefulInterruptHandler
 
 URL = "redis://localhost:6379/0"
 inherited = GracefulInterruptHandler(verbose=False)

@@ -7,7 +7,8 @@ import signal
 
 from redis import Redis
 
-from rmq_core import GracefulInterruptHandler, RedisMessageQueue
+from rmq_core import RedisMessageQueue
+from rmq_core.interrupt_handler import GracefulInterruptHandler
 
 client = Redis.from_url("redis://localhost:6379/0", decode_responses=True)
 interrupt = GracefulInterruptHandler(verbose=False)

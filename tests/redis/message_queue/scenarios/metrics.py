@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from redis import Redis
 
-from rmq_core import QueueEvent, RedisMessageQueue
+from rmq_core import RedisMessageQueue
+from rmq_core.events import QueueEvent
 
 client = Redis.from_url("redis://localhost:6379/0")
 steps: Counter[tuple[str, str, str, str]] = Counter()

@@ -7,7 +7,8 @@ from typing import Any
 
 from redis import Redis
 
-from rmq_core import RedisGateway, RedisMessageQueue
+from rmq_core import RedisMessageQueue
+from rmq_core.redis_message_queue import RedisGateway
 
 client = Redis.from_url("redis://localhost:6379/0", decode_responses=True)
 renewed = threading.Event()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from redis import Redis
 
-from rmq_core import RedisGateway, RedisMessageQueue
+from rmq_core import RedisMessageQueue
+from rmq_core.redis_message_queue import RedisGateway
 
 client = Redis.from_url("redis://localhost:6379/0", decode_responses=True)
 gateway = RedisGateway(
