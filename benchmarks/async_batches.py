@@ -81,6 +81,6 @@ class AsyncBatches:
         self.fresh = slices(payloads(MESSAGES))
 
     async def _empty(self) -> None:
-        await self.queue.purge("ready")
-        await self.unique.purge("ready")
+        await self.queue.admin.purge("ready")
+        await self.unique.admin.purge("ready")
         await self.client.delete("async-batches-bare")

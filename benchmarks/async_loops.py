@@ -81,5 +81,5 @@ class AsyncLoops:
         await self.queue.publish_many(self.fresh)
 
     async def _empty(self) -> None:
-        await self.queue.purge("ready")
-        await self.unique.purge("ready")
+        await self.queue.admin.purge("ready")
+        await self.unique.admin.purge("ready")

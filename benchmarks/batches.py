@@ -101,6 +101,6 @@ class Batches:
         self.fresh = slices(payloads(MESSAGES))
 
     def _empty(self) -> None:
-        self.queue.purge("ready")
-        self.unique.purge("ready")
+        self.queue.admin.purge("ready")
+        self.unique.admin.purge("ready")
         self.client.delete("batches-bare")

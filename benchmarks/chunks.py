@@ -65,13 +65,13 @@ def _steps(client: redis.Redis, messages: int) -> Iterator[Callable[[], object]]
     unique = LeasedQueue(client, "chunks-unique", LeasedConfig(dedup=True, dedup_window=30))
     yield lambda: _publish(queue, messages)
     yield lambda: _publish(unique, messages // 10)
-    yield lambda: unique.purge("ready")
+    yield lambda: unique.admin.purge("ready")
     yield lambda: queue.release(_claim(queue, messages - 1))  # not all messages: a claim of all is done in one step
     yield lambda: _expire(queue, messages)
     for again in ({"reason": "again"}, {"delay": 0.001}):
         # Redriven messages have no failures; messages that failed together twice would be claimed in several parts.
         yield lambda: strict.nack(_claim(queue, messages), reason="dead")
-        yield queue.redrive
+        yield queue.admin.redrive
         yield lambda again=again: queue.nack(_claim(queue, messages), **again)
     yield lambda: _promote(queue, messages)
     yield lambda: _read_and_ack(queue, _claim(queue, messages))

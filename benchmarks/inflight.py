@@ -84,7 +84,7 @@ class Flight:
         else:
             with cores.everywhere():
                 _fill(self.server.port, self.level)
-            self.big = [self.queue.adopt(info.id) for info in self.queue.leases(1000)]
+            self.big = [self.queue.adopt(info.id) for info in self.queue.admin.leases(1000)]
         self.next = itertools.cycle(self.big)
         if self.queue.backlog().ready:
             raise RuntimeError("not every message is in flight: the benchmark is broken")

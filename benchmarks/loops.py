@@ -91,5 +91,5 @@ class Loops:
         self.queue.publish_many(self.fresh)
 
     def _empty(self) -> None:
-        self.queue.purge("ready")
-        self.unique.purge("ready")
+        self.queue.admin.purge("ready")
+        self.unique.admin.purge("ready")

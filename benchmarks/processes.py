@@ -67,7 +67,7 @@ def _total(workers: Sequence[Worker], name: str, queue: LeasedQueue) -> float:
     for worker in workers:
         worker.pipe.send((name, start))
     rate = sum(worker.pipe.recv() for worker in workers)
-    queue.purge("ready")
+    queue.admin.purge("ready")
     return float(rate)
 
 

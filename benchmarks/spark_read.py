@@ -109,7 +109,7 @@ def _held_s(queue: LeasedQueue, count: int, spare: int) -> float:
     began = time.perf_counter()
     queue.ack(claimed(queue, count))
     taken_s = time.perf_counter() - began
-    queue.purge("ready")
+    queue.admin.purge("ready")
     return taken_s
 
 

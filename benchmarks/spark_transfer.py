@@ -72,7 +72,7 @@ def _writes(spark: Any, sink: str, url: str, rows: int) -> Findings:
     with LeasedQueue(url, QUEUE) as queue:
 
         def check() -> None:
-            assert queue.purge("ready") == rows
+            assert queue.admin.purge("ready") == rows
 
         def ours(delivery: str) -> Callable[[], None]:
             return lambda: saved(frame, url, delivery)

@@ -75,7 +75,7 @@ def _writes(frame: Any, texts: list[str], url: str, server: str, rounds: int) ->
     with redis.Redis.from_url(url) as client, LeasedQueue(client, QUEUE) as queue:
 
         def check() -> None:
-            assert queue.purge("ready") == count
+            assert queue.admin.purge("ready") == count
 
         baseline = Contender("redis-py", lambda: publish(client, texts), count, after=check)
         steps: dict[str, Callable[[], None]] = {

@@ -123,6 +123,10 @@ class WorkQueue(Protocol):
     discipline: str
     capabilities: Capabilities
 
+    @property
+    def admin(self) -> Any:
+        """What operators do, which depends on the discipline; all have `peek` and `purge`."""
+
     def publish(
         self,
         payload: Payload,
@@ -214,18 +218,6 @@ class WorkQueue(Protocol):
     def stats(self) -> QueueStats:
         """Return what the queue holds."""
 
-    def peek(self, count: int = 1) -> list[Message]:
-        """Return the messages that would be claimed next, without claiming them."""
-
-    def dead_letters(self, count: int = 10) -> list[Message]:
-        """Return the newest dead letters."""
-
-    def redrive(self, max_messages: int | None = None) -> int:
-        """Make dead letters ready again; return how many."""
-
-    def purge(self, which: str) -> int:
-        """Delete the `ready`, `delayed` or `dead` messages; return how many."""
-
     def close(self) -> None:
         """Release the messages of claims that got no reply, and close the connections of the queue object."""
 
@@ -237,6 +229,10 @@ class AsyncWorkQueue(Protocol):
     name: str
     discipline: str
     capabilities: Capabilities
+
+    @property
+    def admin(self) -> Any:
+        """As WorkQueue.admin."""
 
     async def publish(
         self,
@@ -322,18 +318,6 @@ class AsyncWorkQueue(Protocol):
 
     async def stats(self) -> QueueStats:
         """As WorkQueue.stats."""
-
-    async def peek(self, count: int = 1) -> list[Message]:
-        """As WorkQueue.peek."""
-
-    async def dead_letters(self, count: int = 10) -> list[Message]:
-        """As WorkQueue.dead_letters."""
-
-    async def redrive(self, max_messages: int | None = None) -> int:
-        """As WorkQueue.redrive."""
-
-    async def purge(self, which: str) -> int:
-        """As WorkQueue.purge."""
 
     async def close(self) -> None:
         """As WorkQueue.close."""

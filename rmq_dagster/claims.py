@@ -67,7 +67,7 @@ class SensorClaims:
         Dagster knows; a claim with a higher number was made by a tick that Dagster abandoned. Every other claim is left
         to the run that is about to take it, or to its expiry: a run whose worker died may show as started for ever.
         """
-        for lease in queue.leases(limit=LEASES_LOOKED_AT):
+        for lease in queue.admin.leases(limit=LEASES_LOOKED_AT):
             if lease.owner in (self.owner, self.sensor):
                 self._look_after(queue, lease, run_of(lease.id), last)
 

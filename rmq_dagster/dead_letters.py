@@ -55,7 +55,7 @@ class Letters:
         self.queue, self.count = queue, queue.stats().dead
         self.newest: list[Message] = []
         with suppress(MalformedMessage):  # it is counted, and its reason is known
-            self.newest = queue.dead_letters(newest) if self.count else []
+            self.newest = queue.admin.dead_letters(newest) if self.count else []
 
     def observation(self, instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.ObserveResult:
         """Return the reasons of the dead letters, and the newest ones."""
@@ -98,7 +98,7 @@ class Letters:
             read = step.scanned
             return read < LETTERS_READ
 
-        groups = self.queue.dead_reasons(progress=progress)
+        groups = self.queue.admin.dead_reasons(progress=progress)
         return groups, max(read, sum(group.count for group in groups))
 
 

@@ -78,7 +78,7 @@ def settle_ended(
     For unknown runs, release only leases kept for a retry: active ones may belong to another Dagster, or to a deleted
     run still executing. `is_ours`: recognises our leases whose ids are not from steps.
     """
-    held = [(queue, lease) for queue in queues for lease in queue.leases(limit=LEASES_LOOKED_AT)]
+    held = [(queue, lease) for queue in queues for lease in queue.admin.leases(limit=LEASES_LOOKED_AT)]
     reasons = endings(instance, (lease.owner for _, lease in held))
     for queue, lease in held:
         ending = reasons.get(lease.owner)
@@ -90,9 +90,9 @@ def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: RunEnding) ->
     """Settle the lease of an ended run if that run still owns it; return a log line."""
     try:
         if ending.failed:
-            queue.expire_lease(lease_id, if_owner=owner, reason=ending.reason)
+            queue.admin.expire_lease(lease_id, if_owner=owner, reason=ending.reason)
         else:
-            queue.release_lease(lease_id, if_owner=owner)
+            queue.admin.release_lease(lease_id, if_owner=owner)
     except (LeaseLost, LeaseAlreadySettled) as gone:
         return f"Lease unchanged: {gone}"
     counted = "a failed delivery was counted" if ending.failed else "no delivery was counted"

@@ -64,7 +64,7 @@ def redis_queue_redrive_job(
         resource = resource_in(context, resource_key)
         opened = resource.queue(_queue_of(queue, config.partition), settings)
         with acting_as(f"dagster:{context.job_name}/{context.run.run_id}"):  # for the history and the journal
-            moved = opened.redrive(config.max_messages, where=config.match())
+            moved = opened.admin.redrive(config.max_messages, where=config.match())
         _report(context, opened, moved)
         if asset is not None:
             context.log_event(reported(Letters(opened).observation(context.instance, asset)))

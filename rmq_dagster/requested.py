@@ -141,7 +141,7 @@ def sensor_of(context: dg.SensorEvaluationContext) -> str | None:
 def _owners(redis: Any, name: str, config: LeasedConfig) -> set[str]:
     """Return the owners of the leases of one queue."""
     with LeasedQueue(redis, name, config) as queue:
-        return {lease.owner for lease in queue.leases(limit=LEASES_LOOKED_AT)}
+        return {lease.owner for lease in queue.admin.leases(limit=LEASES_LOOKED_AT)}
 
 
 def _aware(moment: dt.datetime) -> dt.datetime:

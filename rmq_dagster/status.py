@@ -98,7 +98,7 @@ def settle_all(context: dg.RunStatusSensorContext, queues: Sequence[LeasedQueue]
 
 def _settle(context: dg.RunStatusSensorContext, queue: LeasedQueue, ending: holders.RunEnding) -> None:
     owner = context.dagster_run.run_id
-    held = [lease.id for lease in queue.leases(limit=LEASES_LOOKED_AT) if lease.owner == owner]
+    held = [lease.id for lease in queue.admin.leases(limit=LEASES_LOOKED_AT) if lease.owner == owner]
     if not held:
         context.log.info("Run %s holds no lease of %r; nothing was changed.", owner, queue.name)
     for lease_id in held:

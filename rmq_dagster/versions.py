@@ -51,7 +51,7 @@ def _work(queue: LeasedQueue) -> str | None:
         return None
     # Clients report their counts about once a second, or never. The next message tells the rest: a queue that was
     # drained and published to has another one, and a message that came back has one more delivery.
-    totals = queue.totals()
+    totals = queue.admin.totals()
     came = totals.published + totals.redriven
     left = totals.acked + totals.nacked + totals.released + totals.reclaimed
     return f"{came}:{left}:{next_one}"
@@ -60,6 +60,6 @@ def _work(queue: LeasedQueue) -> str | None:
 def _next_one(queue: LeasedQueue) -> str | None:
     """Return what identifies the next delivery of a message; None if nothing is ready."""
     try:
-        return next((f"{message.id}:{message.deliveries}" for message in queue.peek(1)), None)
+        return next((f"{message.id}:{message.deliveries}" for message in queue.admin.peek(1)), None)
     except MalformedMessage:
         return "malformed"

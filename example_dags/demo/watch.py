@@ -35,7 +35,7 @@ class QueueWatch:
             self._progress.say(self._who, "the Spark driver was killed with SIGKILL in mid-job")
             if self._tasks:
                 self._tasks.unlink(missing_ok=True)  # the retry starts with no task done
-        leases = self._queue.leases()
+        leases = self._queue.admin.leases()
         for lease in leases:
             if self._held is None or lease.fence != self._held.fence:
                 self._progress.say(self._who, f"the lease of {lease.count:,} items {self._change(lease)}")

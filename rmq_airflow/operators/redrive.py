@@ -77,7 +77,7 @@ class RedisQueueRedriveOperator(QueueLineageMixin, BaseOperator):
             require(queue, type(self).__name__, "dead_letters")
             report: RedriveReport = {
                 "queue": self.redis_queue,
-                "redriven": queue.redrive(self.max_messages),
+                "redriven": queue.admin.redrive(self.max_messages),
                 "dead": queue.stats().dead,
             }
         self.log.info("Redrove: %s", report)

@@ -94,7 +94,7 @@ class ConnectionWatch:
     def _leases(self, name: str) -> list[LeaseInfo]:
         try:
             with self._queue(name) as queue:
-                return queue.leases(LISTED)
+                return queue.admin.leases(LISTED)
         except QueueUnavailable:
             raise
         except RedisMessageQueueError:  # one damaged queue must not hide the others; the page shows its error
@@ -142,9 +142,9 @@ def take_back(queue: LeasedQueue, lease: LeaseInfo, ended: Standing) -> None:
     reason = ended.reason or ""
     try:
         if ended.failed:
-            report = queue.expire_lease(lease.id, if_owner=lease.owner, reason=reason)
+            report = queue.admin.expire_lease(lease.id, if_owner=lease.owner, reason=reason)
         else:
-            report = queue.release_lease(lease.id, if_owner=lease.owner)
+            report = queue.admin.release_lease(lease.id, if_owner=lease.owner)
     except (LeaseLost, LeaseAlreadySettled):
         return
     level, verb = (logging.WARNING, "Expired") if ended.failed else (logging.INFO, "Released")

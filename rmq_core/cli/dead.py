@@ -15,8 +15,7 @@ from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Url, Yes
 from rmq_core.cli.output import counted, emit, say, show
 from rmq_core.cli.progress import Watched, watched
 from rmq_core.cli.search import matching
-from rmq_core.errors import Unsupported
-from rmq_core.queue.verbs import able_to
+from rmq_core.queue.verbs import check_conditions, conditional
 from rmq_core.reports import OnProgress
 
 _Most = Annotated[
@@ -29,7 +28,7 @@ def listed(
 ) -> None:
     """List the newest dead letters and the reasons of their failures."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        found = opened.dead_letters(count)
+        found = opened.admin.dead_letters(count)
     if as_json:
         for message in found:
             emit(records.message_record(queue, message))
@@ -43,7 +42,7 @@ def reasons(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as
     `--group` of the other commands takes one of them.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened, watched("") as watch:
-        found = _able(opened, "dead_reasons", "dead letters to group").dead_reasons(progress=watch.step)
+        found = opened.admin.dead_reasons(progress=watch.step)
     if as_json:
         for group in found:
             emit(records.reason_record(queue, group))
@@ -71,9 +70,9 @@ def redrive(
     """
     chosen = Conditions(text, header, reason, group, message_id)
     with connected(url) as server, server.queue(queue, discipline) as opened, watched("redriven") as watch:
-        able: Any = opened
+        able = opened.admin
         if chosen:
-            _able(opened, "redrive_where", "redrive by conditions")
+            check_conditions(opened, "redrive")
             _each(chosen, watch, most, lambda left, where: able.redrive(left, where=where, progress=watch.step))
         else:
             watch.done = able.redrive(most, **_progress_of(opened, watch))
@@ -97,9 +96,9 @@ def purge(
     """Delete dead letters of a queue: all, or those that the options choose; ask first, and say how many."""
     chosen = Conditions(text, header, reason, group, message_id)
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        able: Any = opened
+        able = opened.admin
         if chosen:
-            _able(opened, "purge_where", "purge by conditions")
+            check_conditions(opened, "purge")
         if not yes and (dead := _number(opened, chosen)):
             whose = f"of {queue} ({opened.discipline}) on {server.settings}"
             confirm(f"Delete {counted(dead, 'dead letter')} {whose}{f' with {chosen}' if chosen else ''}?")
@@ -107,7 +106,7 @@ def purge(
             if chosen:
                 _each(chosen, watch, None, lambda _, where: able.purge("dead", where=where, progress=watch.step))
             else:
-                watch.done = opened.purge("dead")
+                watch.done = able.purge("dead")
     _tell(queue, "purged", watch.done, as_json=as_json)
     watch.end()
 
@@ -134,13 +133,7 @@ def _number(queue: Any, chosen: Conditions) -> int:
 
 
 def _progress_of(queue: Any, watch: Watched) -> dict[str, OnProgress]:
-    return {"progress": watch.step} if "redrive_where" in getattr(queue, "verbs", ()) else {}
-
-
-def _able(queue: Any, verb: str, what: str) -> Any:
-    if verb not in getattr(queue, "verbs", ()):
-        raise Unsupported(queue.discipline, what, able_to(verb))
-    return queue
+    return {"progress": watch.step} if conditional(queue.admin, "redrive") else {}
 
 
 def _tell(queue: str, what: str, count: int, *, as_json: bool) -> None:

@@ -82,10 +82,10 @@ def _formats(server: Server, queue: str | None, discipline: str) -> list[Finding
 def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
     with server.queue(queue, discipline) as opened:
         held: Any = opened
-        if not hasattr(held, "leases"):
+        if not hasattr(held.admin, "leases"):
             return []
         try:
-            return [examine_pause(held), *examine_leases(queue, held.leases(_LISTED))]
+            return [examine_pause(held), *examine_leases(queue, held.admin.leases(_LISTED))]
         except FormatMismatch:  # another finding names the format and the version to install
             return []
         except ScriptFailed as error:  # the user lacks a permission; another finding names it

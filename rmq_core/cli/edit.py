@@ -22,8 +22,7 @@ from rmq_core.cli.progress import watched
 from rmq_core.cli.search import matching
 from rmq_core.envelope.codec import Message, Payload
 from rmq_core.envelope.matching import Match
-from rmq_core.errors import ConfigurationError, PayloadError, Unsupported
-from rmq_core.queue.verbs import ALL, able_to
+from rmq_core.errors import ConfigurationError, PayloadError
 
 _Id = Annotated[str, typer.Argument(help="Id of the dead letter.", show_default=False, metavar="ID")]
 _Payload = Annotated[
@@ -62,10 +61,8 @@ def edit(
     Its id and history stay; its delivery budget is fresh.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        able: Any = opened
-        if "redrive_edited" not in getattr(able, "verbs", ()):
-            raise Unsupported(opened.discipline, ALL["redrive_edited"], able_to("redrive_edited"))
-        letter = _letter(able, message_id)
+        change = opened.admin.edit
+        letter = _letter(opened, message_id)
         headers = _headers(letter, header or [], drop_header or [])
         new = _new_payload(letter, payload, ask=headers is None)
         if new is None and headers is None:
@@ -73,7 +70,7 @@ def edit(
             return
         if not yes:
             confirm(_question(queue, letter, new, headers))
-        done = able.redrive_edited(message_id, new, headers, by=here())
+        done = change(message_id, new, headers, by=here())
     if as_json:
         emit({"queue": queue, "id": message_id, "redriven": int(done)})
     elif done:
@@ -112,7 +109,7 @@ def _new_payload(letter: Message, given: str | None, *, ask: bool) -> Payload | 
     if not sys.stdin.isatty():
         raise ConfigurationError("say what to change: write the new PAYLOAD after the id, or --header, --drop-header")
     if letter.kind == "b":
-        raise ConfigurationError("the payload is bytes, which cannot be edited here: use redrive_edited in Python")
+        raise ConfigurationError("the payload is bytes, which cannot be edited here: use `queue.admin.edit` in Python")
     text = letter.raw.decode() if letter.kind == "s" else json.dumps(letter.payload, indent=2, ensure_ascii=False)
     edited = _in_editor(text, ".json" if letter.kind == "j" else ".txt")
     return None if edited == text else _parsed(letter, edited)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
 from rmq_core.cli.output import emit, say
-from rmq_core.errors import Unsupported
 
 
 def forget(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
@@ -16,10 +13,7 @@ def forget(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_
     Sensors, the queues page and `stats` no longer include it. Publishing to it with a new queue object lists it again.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        leased: Any = opened
-        if not hasattr(leased, "unregister"):
-            raise Unsupported(opened.discipline, "taking a queue off the list", ("leased",))
-        leased.unregister()
+        opened.admin.unregister()
     if as_json:
         emit({"queue": queue, "forgotten": True})
     else:

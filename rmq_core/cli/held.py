@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from rmq_core.envelope.codec import Message, message_of
 from rmq_core.errors import MalformedMessage
+from rmq_core.queue.base import tools_of
 from rmq_core.reports import LeaseInfo
 
 _READ = 10_000
@@ -21,20 +22,20 @@ class MessageHolder(NamedTuple):
 
 def held_leases(queue: Any, most: int) -> list[tuple[LeaseInfo, Message | None]]:
     """Return the leases that expire first, and the first unsettled message of each if it can be read."""
-    infos: list[LeaseInfo] = queue.leases(most) if hasattr(queue, "leases") else []
-    able = hasattr(queue, "browse_lease")
+    infos: list[LeaseInfo] = queue.admin.leases(most) if hasattr(queue.admin, "leases") else []
+    able = hasattr(queue.admin, "browse_lease")
     return [(info, _first(queue, info.id) if able else None) for info in infos]
 
 
 def held_otherwise(queue: Any) -> list[MessageHolder]:
     """Return who holds messages that are in no lease; reads no more than 10,000 messages."""
     found: dict[str, MessageHolder] = {}
-    if hasattr(queue, "browse_lease") or not hasattr(queue, "export_page"):
+    if hasattr(queue.admin, "browse_lease") or not hasattr(tools_of(queue), "export_page"):
         return []
     cursor: Any = ()
     seen = 0
     while cursor is not None and seen < _READ:
-        page = queue.export_page("leased", cursor)
+        page = tools_of(queue).export_page("leased", cursor)
         for one in page.messages:
             if one.owner is not None or one.lease is None:
                 owner = one.owner or ""
@@ -45,7 +46,7 @@ def held_otherwise(queue: Any) -> list[MessageHolder]:
 
 
 def _first(queue: Any, lease_id: str) -> Message | None:
-    found: list[Message] = queue.browse_lease(lease_id, 0, 25)
+    found: list[Message] = queue.admin.browse_lease(lease_id, 0, 25)
     return found[0] if found else None
 
 

@@ -13,7 +13,6 @@ from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
 from rmq_core.cli.output import ago, emit, plain, say, show
 from rmq_core.cli.top import spark
 from rmq_core.history import EVENTS, HistoryPoint, Mark
-from rmq_core.protocol import WorkQueue, lacking
 
 _WIDEST = 60
 _GAUGES = (
@@ -44,9 +43,9 @@ def history(
     With --json, a line for each minute or hour, oldest first, then a line for each mark.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        reader = _counting(opened)
-        points: list[HistoryPoint] = reader.history(minutes=minutes, hours=hours)
-        marks = [mark for mark in reader.marks() if mark.at >= points[0].at]
+        admin: Any = opened.admin
+        points: list[HistoryPoint] = admin.history(minutes=minutes, hours=hours)
+        marks = [mark for mark in admin.marks() if mark.at >= points[0].at]
     if as_json:
         for each in points:
             emit({"queue": queue, **each.record()})
@@ -59,18 +58,11 @@ def history(
 def mark(queue: Queue, text: str, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Mark this moment in the history of a queue, for example `rmq mark orders "deployed 1.4"`."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        _counting(opened).mark(text)
+        opened.admin.mark(text)
     if as_json:
         emit({"queue": queue, "mark": text})
     else:
         say(f"marked {queue}: {text}")
-
-
-def _counting(queue: WorkQueue) -> Any:
-    """Return the queue. Raises Unsupported if its discipline keeps no history."""
-    if not queue.capabilities.history:
-        raise lacking(queue.discipline, "history")
-    return queue
 
 
 def _show(queue: str, points: Sequence[HistoryPoint], marks: Sequence[Mark]) -> None:

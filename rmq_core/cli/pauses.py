@@ -11,7 +11,7 @@ _ADVICE = "claims get nothing until `rmq resume QUEUE` (in Python, `resume()`)"
 
 def paused(queue: Any) -> str | None:
     """Return a text that says the queue is paused and what to do; None when it is not paused."""
-    able = hasattr(queue, "resume")  # other disciplines cannot be paused
+    able = hasattr(queue.admin, "resume")  # other disciplines cannot be paused
     return f"{queue.name} is paused: {_ADVICE}" if able and queue.stats().paused else None
 
 

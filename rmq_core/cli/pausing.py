@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
 from rmq_core.cli.output import emit, say
-from rmq_core.errors import Unsupported
-from rmq_core.queue.verbs import able_to
 
 
 def pause(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
@@ -23,13 +19,10 @@ def resume(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_
 
 def _set(queue: str, url: str, discipline: str | None, *, paused: bool, as_json: bool) -> None:
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        pausable: Any = opened
-        if not hasattr(pausable, "pause"):
-            raise Unsupported(opened.discipline, "pause", able_to("pause"))
         if paused:
-            pausable.pause()
+            opened.admin.pause()
         else:
-            pausable.resume()
+            opened.admin.resume()
     if as_json:
         emit({"queue": queue, "paused": paused})
     else:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
 from rmq_core.cli.output import counted, emit, say
-from rmq_core.errors import Unsupported
 
 _Lease = Annotated[
     str, typer.Argument(help="Id of the lease, as `rmq leases` shows it.", show_default=False, metavar="LEASE")
@@ -33,10 +32,7 @@ def release(
 ) -> None:
     """Make the messages of a lease ready again without counting a delivery; its holder can no longer settle them."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        leased: Any = opened
-        if not hasattr(leased, "release_lease"):
-            raise Unsupported(opened.discipline, "release of a lease by its id", ("leased",))
-        count = leased.release_lease(lease, if_owner=owner).settled
+        count = opened.admin.release_lease(lease, if_owner=owner).settled
     if as_json:
         emit({"queue": queue, "lease": lease, "released": count})
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -12,8 +12,7 @@ from rmq_core.cli.failures import Exit
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url, Yes
 from rmq_core.cli.output import ago, complain, counted, emit, say
-from rmq_core.errors import ConfigurationError, Unsupported
-from rmq_core.queue.verbs import ALL, able_to
+from rmq_core.errors import ConfigurationError
 from rmq_core.reports import LeaseInfo
 
 _Lease = Annotated[
@@ -55,11 +54,11 @@ def expire(
     Use it when the holder failed; `rmq release` counts no delivery. Set max_deliveries as the consumers do.
     """
     with connected(url) as server, server.queue(queue, discipline, settings) as opened:
-        able = _able(opened, "expire_lease")
-        info = None if yes else able.lease_info(lease)
+        expire_lease, reader = opened.admin.expire_lease, cast("Any", opened)
+        info = None if yes else reader.lease_info(lease)
         if info is not None:
             confirm(f"Expire {_described(info)} of {queue} ({opened.discipline}) on {server.settings}?")
-        report = able.expire_lease(lease, if_owner=owner)
+        report = expire_lease(lease, if_owner=owner)
     if as_json:
         emit({"queue": queue, "lease": lease, "expired": report.settled, "dead": report.dead})
         return
@@ -70,8 +69,7 @@ def expire(
 def run_now(queue: Queue, ids: _Ids, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Make delayed messages ready now. The exit code is 1 if one of them is not delayed."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        able = _able(opened, "run_now")
-        missing = [each for each in ids if not able.run_now(each)]
+        missing = [each for each in ids if not opened.admin.run_now(each)]
     if as_json:
         emit({"queue": queue, "ready": len(ids) - len(missing), "missing": missing})
     else:
@@ -97,10 +95,10 @@ def cancel(
     if dedup_key is not None and len(ids) > 1:
         raise ConfigurationError("--dedup-key is the key of one message: name one ID")
     with connected(url) as server, server.queue(queue, discipline, settings) as opened:
-        able = _able(opened, "cancel")
+        remove = opened.admin.cancel
         if not yes:
             confirm(f"Remove {counted(len(ids), 'message')} of {queue} ({opened.discipline}) on {server.settings}?")
-        missing = [each for each in ids if not able.cancel(each, dedup_key=dedup_key)]
+        missing = [each for each in ids if not remove(each, dedup_key=dedup_key)]
     if as_json:
         emit({"queue": queue, "cancelled": len(ids) - len(missing), "missing": missing})
     else:
@@ -113,12 +111,6 @@ def _fail_for(missing: list[str], why: str) -> None:
     if missing:
         complain(f"{why}: {', '.join(missing)}")
         raise typer.Exit(Exit.FAILED)
-
-
-def _able(queue: Any, verb: str) -> Any:
-    if verb not in getattr(queue, "verbs", ()):
-        raise Unsupported(queue.discipline, ALL[verb], able_to(verb))
-    return queue
 
 
 def _described(lease: LeaseInfo) -> str:

@@ -15,8 +15,8 @@ from rmq_core.cli.output import ago, counted, emit, note, say, show
 from rmq_core.cli.progress import Watched, watched
 from rmq_core.envelope.codec import Message
 from rmq_core.envelope.matching import Match
-from rmq_core.errors import ConfigurationError, Unsupported
-from rmq_core.queue.verbs import lacking_verb
+from rmq_core.errors import ConfigurationError
+from rmq_core.queue.base import tools_of
 from rmq_core.reports import Progress, SearchPage
 
 _COLUMNS = ("state", "id", "age", "deliveries", "why", "lease", "owner", "payload")
@@ -80,7 +80,7 @@ def matching(queue: Any, state: str, where: Match, watch: Watched) -> Iterator[S
     """Yield the pages of a search until its end, or until the command is stopped."""
     after: str | None = None
     while True:
-        page: SearchPage = queue.search(state, where, after=after)
+        page: SearchPage = queue.admin.search(state, where, after=after)
         yield page
         go_on = watch.step(Progress(0, page.scanned, page.total))
         after = page.after
@@ -90,9 +90,8 @@ def matching(queue: Any, state: str, where: Match, watch: Watched) -> Iterator[S
 
 def _states(queue: Any, given: list[str] | None) -> list[str]:
     """Return the states to search. Raises ConfigurationError or Unsupported."""
-    if "search" not in getattr(queue, "verbs", ()):
-        raise lacking_verb(queue.discipline, "search")
-    able = [*queue.stored_states, *(name for name in ("completed", "failed") if hasattr(queue, "browse"))]
+    logs = ("completed", "failed") if hasattr(queue.admin, "browse") else ()
+    able = [*tools_of(queue).stored_states, *logs] if queue.admin.search else []
     for name in given or ():
         if name not in able:
             raise ConfigurationError(f"--state must be one of {', '.join(able)}, not {name!r}")
@@ -138,9 +137,7 @@ def _row(hit: Hit) -> tuple[object, ...]:
 
 
 def _tell_key(queue: Any, key: str, *, as_json: bool) -> None:
-    if not hasattr(queue, "remembered"):
-        raise Unsupported(queue.discipline, "way to look up a deduplication key", ("leased",))
-    left = queue.remembered(key)
+    left = queue.admin.remembered(key)
     if as_json:
         emit({"queue": queue.name, "dedup_key": key, "remembered_s": left})
     elif left is None:

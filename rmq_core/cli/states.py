@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rmq_core.cli import records
 from rmq_core.cli.output import ago
 from rmq_core.envelope.codec import Message
-from rmq_core.errors import Unsupported
+from rmq_core.queue.verbs import lacking_verb
 
 _LEASES, _SLICE = 1000, 100
 
@@ -46,9 +46,9 @@ COLUMNS = {
 def seen(queue: Any, state: State, count: int) -> list[FoundMessage]:
     """Return at most `count` messages in that state, claiming none. Raises Unsupported if the discipline cannot."""
     if state == State.READY:
-        return [FoundMessage(message) for message in queue.peek(count)]
-    if not hasattr(queue, "browse"):
-        raise Unsupported(queue.discipline, f"view of {state} messages", ("leased",))
+        return [FoundMessage(message) for message in queue.admin.peek(count)]
+    if not hasattr(queue.admin, "browse"):
+        raise lacking_verb(queue.discipline, "browse", f"view of {state} messages")
     return list(islice(_held(queue) if state == State.LEASED else _waiting(queue, state), count))
 
 
@@ -73,14 +73,14 @@ def record(queue: str, state: State, one: FoundMessage) -> dict[str, Any]:
 
 def _waiting(queue: Any, state: State) -> Iterator[FoundMessage]:
     offset = 0
-    while (page := queue.browse(state.value, offset, _SLICE)).messages:
+    while (page := queue.admin.browse(state.value, offset, _SLICE)).messages:
         for place, message in enumerate(page.messages):
             yield FoundMessage(message, page.due[place] if page.due else None)
         offset += len(page.messages)
 
 
 def _held(queue: Any) -> Iterator[FoundMessage]:
-    for lease in queue.leases(_LEASES):
+    for lease in queue.admin.leases(_LEASES):
         for lo in range(0, lease.count, _SLICE):
-            for message in queue.browse_lease(lease.id, lo, min(lo + _SLICE, lease.count)):
+            for message in queue.admin.browse_lease(lease.id, lo, min(lo + _SLICE, lease.count)):
                 yield FoundMessage(message, None, lease.id, lease.owner)

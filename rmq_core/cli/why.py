@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
 from rmq_core.cli.output import emit, note, say, show
-from rmq_core.errors import Unsupported
 from rmq_core.timeline import Step, Timeline
 
 _Message = Annotated[str, typer.Argument(help="The id that publish returned.")]
@@ -24,10 +23,7 @@ def why(
     What happened to a message that is gone is only known if the queue has a journal.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        if not hasattr(opened, "why"):
-            raise Unsupported(opened.discipline, "timeline of a message", ("leased",))
-        reader: Any = opened
-        timeline: Timeline = reader.why(message)
+        timeline: Timeline = opened.admin.why(message)
     if as_json:
         emit(timeline.record())
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request
@@ -16,12 +17,12 @@ from pydantic import BaseModel, Field
 
 from rmq_core import Match
 from rmq_core.console.audit import audited
-from rmq_core.console.capabilities import require
 from rmq_core.console.console import CHANGE_S
 from rmq_core.console.host import host_of
 from rmq_core.console.queries import Target, opened_console
 from rmq_core.console.security import changes, user_of
 from rmq_core.history import acting_as
+from rmq_core.queue.verbs import check_conditions
 from rmq_core.reports import Progress
 
 SLICE_S = 8.0
@@ -64,27 +65,28 @@ class Purge(BaseModel):
 
 @router.post("/redrive")
 async def redrive(request: Request, connection_id: str, wish: Redrive) -> dict[str, Any]:
-    verb = "redrive_where" if wish.where else "redrive_some" if wish.message_ids else "redrive"
+    verb = "redrive_some" if wish.message_ids else "redrive"
     async with changing(request, "rmq_redrive", connection_id, wish, verb) as (queue, done):
         if wish.where and wish.message_ids:
             raise HTTPException(400, "message_ids, where: give one of them")
         if wish.where:
-            return await _in_slice("redriven", "dead letters made ready again", queue.redrive, wish.where, done)
-        redriven = await (queue.redrive_some(wish.message_ids) if wish.message_ids else queue.redrive())
+            check_conditions(queue, "redrive")
+            return await _in_slice("redriven", "dead letters made ready again", queue.admin.redrive, wish.where, done)
+        redriven = await (queue.admin.redrive_some(wish.message_ids) if wish.message_ids else queue.admin.redrive())
         done(f"dead letters made ready again: {redriven}")
     return {"redriven": redriven}
 
 
 @router.post("/purge")
 async def purge(request: Request, connection_id: str, wish: Purge) -> dict[str, Any]:
-    verb = "purge_where" if wish.where else "purge"
-    async with changing(request, "rmq_purge", connection_id, wish, verb) as (queue, done):
+    async with changing(request, "rmq_purge", connection_id, wish, "purge") as (queue, done):
         if wish.confirm != wish.queue:
             raise HTTPException(400, "type the name of the queue to confirm that its messages are to be deleted")
         if wish.where:
+            check_conditions(queue, "purge")
             what = f"{wish.target} messages deleted"
-            return await _in_slice("purged", what, lambda **more: queue.purge(wish.target, **more), wish.where, done)
-        purged = await queue.purge(wish.target)
+            return await _in_slice("purged", what, partial(queue.admin.purge, wish.target), wish.where, done)
+        purged = await queue.admin.purge(wish.target)
         done(f"{wish.target} messages deleted: {purged}")
     return {"purged": purged}
 
@@ -120,11 +122,11 @@ class Changing(NamedTuple):
 
 @asynccontextmanager
 async def changing(
-    request: Request, event: str, connection_id: str, wish: Any, verb: str | None, **audit: Any
+    request: Request, event: str, connection_id: str, wish: Any, verb: str, **audit: Any
 ) -> AsyncIterator[Changing]:
     """Open the queue of a wish for a change that is audited; refuse it if the queue's discipline lacks the verb.
 
-    verb: None for a change that is no verb. audit: what the audit log shows besides the fields of the wish.
+    verb: the method of the queue's `admin`. audit: what the audit log shows besides the fields of the wish.
     """
     fields = {**wish.model_dump(exclude_none=True), **audit}
     async with (
@@ -132,8 +134,7 @@ async def changing(
         opened_console(request, connection_id, CHANGE_S) as opened,
         opened.opened(wish.queue) as (queue, _),
     ):
-        if verb is not None:
-            require(queue, verb)
+        getattr(queue.admin, verb)  # raises Unsupported
         with acting_as(f"{host_of(request).access.name(user_of(request))} (console)"):
             yield Changing(queue, done)
 

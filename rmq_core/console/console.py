@@ -16,7 +16,7 @@ from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, Red
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.clients import is_cluster
 from rmq_core.console.attention import NOTHING, Trend, attention, signs
-from rmq_core.console.capabilities import able, lacks, past_of, verbs_of
+from rmq_core.console.capabilities import able, lacks, past_of
 from rmq_core.console.host import Host
 from rmq_core.console.shown import expired, lease_shown, message_shown, settled_shown, stats_shown
 from rmq_core.console.survey import Order, Survey, ordered, totals
@@ -76,11 +76,15 @@ class Console:
         async with self.opened(name) as (queue, discipline):
             shown = stats_shown(name, discipline, await queue.stats())
             if lease_id is None:
-                leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
+                leases = (
+                    await queue.admin.leases(min(offset + count, LEASES_LISTED))
+                    if hasattr(queue.admin, "leases")
+                    else []
+                )
                 leases = leases[offset : offset + count]
             else:
                 leases, shown["acked"] = await self._one_lease(queue, lease_id)
-        shown |= {"able": able(queue), "verbs": sorted(verbs_of(queue)), "lacks": lacks(queue), "past": past_of(queue)}
+        shown |= {"able": able(queue), "lacks": lacks(queue), "past": past_of(queue)}
         return {**shown, "listed": [lease_shown(lease, self._holder_of) for lease in leases]}
 
     async def _one_lease(self, queue: Any, lease_id: str) -> tuple[list[Any], dict[str, Any] | None]:
@@ -94,8 +98,8 @@ class Console:
     async def messages(self, name: str, target: str, offset: int, count: int) -> dict[str, Any]:
         """Return a page of the messages of one kind that no lease holds."""
         async with self.opened(name) as (queue, discipline):
-            if hasattr(queue, "browse"):
-                total, found, due = await queue.browse(target, offset, count)
+            if hasattr(queue.admin, "browse"):
+                total, found, due = await queue.admin.browse(target, offset, count)
             else:
                 total, found, due = await _peeked(queue, discipline, target, offset, count)
         shown = [message_shown(message, self._holder_of, at) for message, at in zip_longest(found, due)]
@@ -141,7 +145,7 @@ class Console:
         try:
             async with self._few, self._open(name, discipline) as queue:
                 stats = await queue.stats()
-                late = bool(stats.leases) and hasattr(queue, "leases") and expired(await queue.leases(1))
+                late = bool(stats.leases) and hasattr(queue.admin, "leases") and expired(await queue.admin.leases(1))
                 row, trend = {**stats_shown(name, discipline, stats), "late": late}, await trends.of(queue, stats)
         except QueueUnavailable:
             raise
@@ -191,7 +195,7 @@ async def _peeked(
 
     These methods always read from the front of the queue, so the pages end at 1,000 messages.
     """
-    readers = {"ready": queue.peek, "dead": queue.dead_letters}
+    readers = {"ready": queue.admin.peek, "dead": queue.admin.dead_letters}
     if target not in readers:
         raise Unsupported(discipline, f"list of its {target} messages", ("leased",))
     total = int(getattr(await queue.stats(), target))

@@ -7,14 +7,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from rmq_core import Unsupported
-from rmq_core.console.capabilities import LACKED_PAST, PastKind, past_of
 from rmq_core.console.changes import changing
 from rmq_core.console.host import HolderOf, host_of
 from rmq_core.console.queries import Name, opened_console
 from rmq_core.console.security import changes, messages, numbers
 from rmq_core.history import columns
-from rmq_core.protocol import DISCIPLINES
 
 Span = Literal["hour", "day", "month"]
 SPANS: dict[Span, dict[str, int]] = {"hour": {"minutes": 60}, "day": {"minutes": 1440}, "month": {"hours": 720}}
@@ -32,9 +29,8 @@ class Marking(BaseModel):
 @router.get("/history", dependencies=numbers)
 async def history(request: Request, connection_id: str, name: Name, span: Span = "hour") -> dict[str, Any]:
     async with opened_console(request, connection_id) as opened, opened.opened(name) as (queue, _):
-        require_history(queue)
-        points = await queue.history(**SPANS[span])
-        marks = await queue.marks()
+        points = await queue.admin.history(**SPANS[span])
+        marks = await queue.admin.marks()
     first = points[0].at
     return {
         "seconds": points[0].seconds,
@@ -45,9 +41,8 @@ async def history(request: Request, connection_id: str, name: Name, span: Span =
 
 @router.post("/mark", dependencies=changes)
 async def mark(request: Request, connection_id: str, wish: Marking) -> dict[str, bool]:
-    async with changing(request, "rmq_mark", connection_id, wish, None) as (queue, done):
-        require_history(queue)
-        await queue.mark(wish.text)
+    async with changing(request, "rmq_mark", connection_id, wish, "mark") as (queue, done):
+        await queue.admin.mark(wish.text)
         done("this moment is marked in the history")
     return {"marked": True}
 
@@ -57,27 +52,9 @@ async def why(
     request: Request, connection_id: str, name: Name, message_id: Annotated[str, Query(min_length=1, max_length=1000)]
 ) -> dict[str, Any]:
     async with opened_console(request, connection_id) as opened, opened.opened(name) as (queue, _):
-        require_story(queue)
-        timeline = (await queue.why(message_id)).record()
+        timeline = (await queue.admin.why(message_id)).record()
     holder_of = host_of(request).holder
     return {**timeline, "steps": [_with_holder(step, holder_of) for step in timeline["steps"]]}
-
-
-def require_history(queue: Any) -> None:
-    """Raise Unsupported if the discipline of the queue keeps no history."""
-    if not past_of(queue)["history"]:
-        raise _without(queue, "history")
-
-
-def require_story(queue: Any) -> None:
-    """Raise Unsupported if the discipline of the queue has no timelines of messages."""
-    if not past_of(queue)["why"]:
-        raise _without(queue, "why")
-
-
-def _without(queue: Any, what: PastKind) -> Unsupported:
-    able = tuple(name for name, each in DISCIPLINES.items() if past_of(each.load())[what])
-    return Unsupported(queue.discipline, LACKED_PAST[what], able)
 
 
 def _with_holder(step: dict[str, Any], holder_of: HolderOf) -> dict[str, Any]:

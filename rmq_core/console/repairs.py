@@ -69,7 +69,7 @@ class Edit(OfMessage):
 @router.post("/pause")
 async def pause(request: Request, connection_id: str, wish: OfQueue) -> dict[str, bool]:
     async with changing(request, "rmq_pause", connection_id, wish, "pause") as (queue, done):
-        await queue.pause()
+        await queue.admin.pause()
         done("claims return no messages")
     return {"paused": True}
 
@@ -77,7 +77,7 @@ async def pause(request: Request, connection_id: str, wish: OfQueue) -> dict[str
 @router.post("/resume")
 async def resume(request: Request, connection_id: str, wish: OfQueue) -> dict[str, bool]:
     async with changing(request, "rmq_resume", connection_id, wish, "resume") as (queue, done):
-        await queue.resume()
+        await queue.admin.resume()
         done("claims return messages again")
     return {"paused": False}
 
@@ -86,7 +86,7 @@ async def resume(request: Request, connection_id: str, wish: OfQueue) -> dict[st
 async def release(request: Request, connection_id: str, wish: OfLease) -> dict[str, int]:
     async with changing(request, "rmq_release", connection_id, wish, "release_lease") as (queue, done):
         async with _nothing_done("released"):
-            report = await queue.release_lease(wish.lease_id, if_owner=wish.owner)
+            report = await queue.admin.release_lease(wish.lease_id, if_owner=wish.owner)
         done(f"messages made ready again: {report.settled}")
     return {"released": report.settled}
 
@@ -95,7 +95,7 @@ async def release(request: Request, connection_id: str, wish: OfLease) -> dict[s
 async def expire(request: Request, connection_id: str, wish: OfLease) -> dict[str, int]:
     async with changing(request, "rmq_expire", connection_id, wish, "expire_lease") as (queue, done):
         async with _nothing_done("expired"):
-            report = await queue.expire_lease(wish.lease_id, if_owner=wish.owner)
+            report = await queue.admin.expire_lease(wish.lease_id, if_owner=wish.owner)
         done(f"messages taken from the holder: {report.settled}, of which dead letters now: {report.dead}")
     return {"expired": report.settled, "dead": report.dead}
 
@@ -103,7 +103,7 @@ async def expire(request: Request, connection_id: str, wish: OfLease) -> dict[st
 @router.post("/run-now")
 async def run_now(request: Request, connection_id: str, wish: OfMessage) -> dict[str, bool]:
     async with changing(request, "rmq_run_now", connection_id, wish, "run_now") as (queue, done):
-        if not await queue.run_now(wish.message_id):
+        if not await queue.admin.run_now(wish.message_id):
             raise HTTPException(409, "nothing was changed: this message is not delayed any more")
         done("the message is ready")
     return {"ready": True}
@@ -112,7 +112,7 @@ async def run_now(request: Request, connection_id: str, wish: OfMessage) -> dict
 @router.post("/discard")
 async def discard(request: Request, connection_id: str, wish: Discard) -> dict[str, int]:
     async with changing(request, "rmq_discard", connection_id, wish, "discard") as (queue, done):
-        discarded = await queue.discard(wish.message_ids)
+        discarded = await queue.admin.discard(wish.message_ids)
         done(f"dead letters deleted: {discarded}")
     return {"discarded": discarded}
 
@@ -122,9 +122,9 @@ async def edit(request: Request, connection_id: str, wish: Edit) -> dict[str, bo
     # The audit log says what was changed, and not to what: payloads and headers may be confidential.
     changed = " and ".join(name for name in ("payload", "headers") if getattr(wish, name) is not None)
     shown = OfMessage(queue=wish.queue, message_id=wish.message_id)
-    async with changing(request, "rmq_edit", connection_id, shown, "redrive_edited", changed=changed) as (queue, done):
+    async with changing(request, "rmq_edit", connection_id, shown, "edit", changed=changed) as (queue, done):
         by = host_of(request).access.name(user_of(request))
-        if not await queue.redrive_edited(wish.message_id, wish.value(), wish.headers, by=by):
+        if not await queue.admin.edit(wish.message_id, wish.value(), wish.headers, by=by):
             raise HTTPException(409, "nothing was changed: this message is not a dead letter any more")
         done("the message is ready with the changes")
     return {"ready": True}
@@ -133,7 +133,7 @@ async def edit(request: Request, connection_id: str, wish: Edit) -> dict[str, bo
 @router.post("/cancel")
 async def cancel(request: Request, connection_id: str, wish: OfMessage) -> dict[str, bool]:
     async with changing(request, "rmq_cancel", connection_id, wish, "cancel") as (queue, done):
-        if not await queue.cancel(wish.message_id):
+        if not await queue.admin.cancel(wish.message_id):
             raise HTTPException(409, "nothing was removed: this message is neither ready nor delayed any more")
         done("messages removed: 1")
     return {"cancelled": True}

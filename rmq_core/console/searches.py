@@ -18,7 +18,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from rmq_core import Unsupported, __version__
-from rmq_core.console.capabilities import require
 from rmq_core.console.changes import Where, entry
 from rmq_core.console.console import Console
 from rmq_core.console.host import host_of
@@ -26,6 +25,7 @@ from rmq_core.console.queries import Count, Name, Offset, opened_console
 from rmq_core.console.security import from_our_page, messages
 from rmq_core.console.shown import SHOWN_BYTES, message_shown, ms_of
 from rmq_core.envelope.matching import Test
+from rmq_core.queue.base import tools_of
 from rmq_core.reports import Progress, ReasonGroup
 from rmq_core.transfer.lines import Digest, Footer, Header, footer_line, header_line, message_line
 
@@ -51,8 +51,7 @@ class Search(BaseModel):
 async def search(request: Request, connection_id: str, wish: Search) -> dict[str, Any]:
     holder_of = host_of(request).holder
     async with opened_console(request, connection_id) as opened, opened.opened(wish.queue) as (queue, _):
-        require(queue, "search")
-        page = await queue.search(wish.target, wish.where.match(), after=wish.after)
+        page = await queue.admin.search(wish.target, wish.where.match(), after=wish.after)
     most = SHOWN_BYTES if len(page.messages) <= MANY else SHORT_BYTES
     shown = [
         {**message_shown(message, holder_of, due, most), "lease": message.lease_id, "owner": owner}
@@ -71,11 +70,10 @@ async def count(request: Request, connection_id: str, wish: Search) -> dict[str,
     until, found = time.monotonic() + COUNTING_S, 0
     target, after, where = wish.target, wish.after, wish.where.match()
     async with opened_console(request, connection_id) as opened, opened.opened(wish.queue) as (queue, _):
-        require(queue, "search")
         while True:
-            page = await queue.search(target, where, after=after)
+            page = await queue.admin.search(target, where, after=after)
             found, after = found + len(page.messages), page.after
-            if after is None and (target != "ready" or "isolated" not in queue.stored_states):
+            if after is None and (target != "ready" or "isolated" not in tools_of(queue).stored_states):
                 return {"count": found, "next": None}
             if after is None:
                 target = "isolated"
@@ -87,8 +85,7 @@ async def count(request: Request, connection_id: str, wish: Search) -> dict[str,
 async def reasons(request: Request, connection_id: str, name: Name) -> dict[str, Any]:
     grouping = _Grouping()
     async with opened_console(request, connection_id) as opened, opened.opened(name) as (queue, _):
-        require(queue, "dead_reasons")
-        groups = await queue.dead_reasons(progress=grouping)
+        groups = await queue.admin.dead_reasons(progress=grouping)
     return {"counted": grouping.last.scanned, "total": grouping.last.total, "groups": [_group(each) for each in groups]}
 
 
@@ -98,9 +95,9 @@ async def lease_messages(
 ) -> dict[str, Any]:
     holder_of = host_of(request).holder
     async with opened_console(request, connection_id) as opened, opened.opened(name) as (queue, discipline):
-        if not hasattr(queue, "browse_lease"):
+        if not hasattr(queue.admin, "browse_lease"):
             raise LookupError(f"the discipline {discipline!r} does not list the messages of a lease")
-        found = await queue.browse_lease(lease_id, offset, offset + count)
+        found = await queue.admin.browse_lease(lease_id, offset, offset + count)
     return {"offset": offset, "messages": [message_shown(message, holder_of) for message in found]}
 
 
@@ -137,7 +134,7 @@ class Selection:
     def __init__(self, queue: Any, target: State, where: Where) -> None:
         self._queue, self._target = queue, target
         self._test: Test | None = where.match().of_envelope if any(where.model_dump().values()) else None
-        if target not in queue.stored_states:
+        if target not in tools_of(queue).stored_states:
             raise Unsupported(queue.discipline, f"{target} messages", ("leased",))
         self.exported = 0
 
@@ -150,7 +147,7 @@ class Selection:
         queue = self._queue
         yield header_line(Header(queue.name, queue.discipline, __version__, [self._target], present, live=True))
         while cursor is not None:
-            page = await queue.export_page(self._target, cursor)
+            page = await tools_of(queue).export_page(self._target, cursor)
             cursor, changed = page.cursor, changed or page.moved
             lines = [message_line(each) for each in page.messages if self._test is None or self._test(each.envelope)]
             for line in lines:

@@ -37,8 +37,8 @@ class Trends:
         """Return the trend of a queue."""
         if (known := self.known(queue.name, stats)) is not None:
             return known
-        points = await queue.history(minutes=MINUTES) if past_of(queue)["history"] else []
-        return self.keep(queue.name, stats, Recent(points, await queue.dead_letters(1) if stats.dead else []))
+        points = await queue.admin.history(minutes=MINUTES) if past_of(queue)["history"] else []
+        return self.keep(queue.name, stats, Recent(points, await queue.admin.dead_letters(1) if stats.dead else []))
 
     def known(self, name: str, stats: QueueStats) -> Trend | None:
         """Return the trend as it is known; None if it is old, or if there are more dead letters than then."""

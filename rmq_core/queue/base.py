@@ -6,7 +6,7 @@ Law: an operation is listed once. Each queue class, blocking or asyncio, makes i
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from time import monotonic
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # its module imports this one
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=Callable[..., Any])
+K = TypeVar("K")
 
 
 class Engine(Protocol):
@@ -92,10 +93,16 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
         result = self._native.run(operation(self._engine, *args, **kwargs))
         return result if self._tally is None else self._counted(result, self._native)
 
+    run: Callable[..., Any] = call_once if listed.once else call
+
+    def of_part(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return run(self._queue, *args, **kwargs)
+
     returns = _coroutine_of if issubclass(queue_class, Awaited) else _itself
-    method: Any = shown_as(operation, call_once if listed.once else call, returns)
+    method: Any = shown_as(operation, of_part if issubclass(queue_class, QueuePart) else run, returns)
     for each in (method, method.__wrapped__):
-        each.__module__, each.__qualname__ = queue_class.__module__, f"{queue_class.__qualname__}.{name}"
+        each.__module__, each.__name__ = queue_class.__module__, name
+        each.__qualname__ = f"{queue_class.__qualname__}.{name}"
     return method  # type: ignore[no-any-return]
 
 
@@ -114,7 +121,78 @@ def shown_as(operation: Callable[..., Any], call: C, returns: Callable[[Any], An
     return call
 
 
-class QueueBase(Generic[E]):
+class Blocking:
+    """Marks a queue whose methods block."""
+
+
+class Awaited:
+    """Marks a queue whose methods are awaited."""
+
+
+class Listing:
+    """A class that lists operations. Its subclasses that are blocking or awaited have methods in their place."""
+
+    def __init_subclass__(cls) -> None:
+        """Replace each operation that the class lists or inherits by a method; a bare list stays a list."""
+        super().__init_subclass__()
+        if issubclass(cls, Blocking | Awaited):
+            for name in dir(cls):
+                if isinstance(listed := getattr(cls, name), Method):
+                    setattr(cls, name, _method_of(cls, name, listed))
+
+
+class QueuePart(Listing, Generic[E]):
+    """Some methods of a queue, under an attribute of it: `queue.admin`, and what `tools_of` returns."""
+
+    def __init__(self, queue: QueueBase[E]) -> None:
+        self._queue, self._engine = queue, queue._engine  # noqa: SLF001  a part of it
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._queue!r}>"
+
+
+class Part(Generic[K]):
+    """The attribute of a queue class that holds a part of its methods. A bare list blocks or is awaited as the queue.
+
+    Its value is made at each use: a queue that never uses it pays nothing, and no reference cycle keeps a queue alive.
+    """
+
+    def __init__(self, kind: type[K]) -> None:
+        self._kind: Any = kind
+        self.__doc__ = kind.__doc__
+
+    @overload
+    def __get__(self, queue: None, owner: type) -> type[K]: ...
+    @overload
+    def __get__(self, queue: Any, owner: type) -> K: ...
+    def __get__(self, queue: Any, owner: type) -> Any:
+        kind = _with_methods(self._kind, awaited=issubclass(owner, Awaited))
+        return kind if queue is None else kind(queue)
+
+
+@cache
+def _with_methods(kind: Any, *, awaited: bool) -> Any:
+    if issubclass(kind, Blocking | Awaited):
+        return kind
+    return type(
+        kind.__name__,
+        (kind, Awaited if awaited else Blocking),
+        {"__doc__": kind.__doc__, "__module__": kind.__module__},
+    )
+
+
+def tools_of(queue: Any) -> Any:
+    """Return the methods of a queue that exports, imports and integrations call; they block or are awaited as its own.
+
+    A discipline has the following or has not: `export_page(state, cursor)`, `import_entry`, `import_chunk` and
+    `import_progress` for exports and imports, with `stored_states`; `read_columns(lease, lo, hi)`, which is `read` for
+    callers that pass messages on undecoded; `register_consumer` and `renew_consumer`, which give a consumer's name to
+    one run at a time.
+    """
+    return queue._tools  # noqa: SLF001  no name of the queue, because neither workers nor operators need it
+
+
+class QueueBase(Listing, Generic[E]):
     """Common base of the blocking and asyncio queues. A discipline lists its operations in a subclass.
 
     Besides its `Method` objects, that subclass defines the exchanges that heartbeats and closing run.
@@ -123,13 +201,6 @@ class QueueBase(Generic[E]):
     discipline: str
     capabilities: Capabilities
     _closed = False
-
-    def __init_subclass__(cls) -> None:
-        """Replace each operation that a queue class lists or inherits by a method; a bare list stays a list."""
-        if issubclass(cls, Blocking | Awaited):
-            for name in dir(cls):
-                if isinstance(listed := getattr(cls, name), Method):
-                    setattr(cls, name, _method_of(cls, name, listed))
 
     def __init__(self, redis: Any, engine: E) -> None:
         self.name, self._engine = engine.name, engine
@@ -165,14 +236,6 @@ class QueueBase(Generic[E]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
-
-
-class Blocking:
-    """Marks a queue whose methods block."""
-
-
-class Awaited:
-    """Marks a queue whose methods are awaited."""
 
 
 class Shown:

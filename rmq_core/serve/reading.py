@@ -53,8 +53,7 @@ class QueueReading(NamedTuple):
     @property
     def can_pause(self) -> bool:
         """Whether the discipline can pause its queues."""
-        kind = DISCIPLINES[self.discipline].load(blocking=False)
-        return "pause" in kind.verbs if hasattr(kind, "verbs") else hasattr(kind, "pause")
+        return hasattr(DISCIPLINES[self.discipline].load().admin, "pause")
 
 
 class QueueReader:
@@ -158,15 +157,15 @@ def _wrong(name: str) -> str:
 
 async def _totals(queue: Any) -> Any:
     """Return what the queue counted since it exists; None for a discipline that does not count."""
-    return await queue.totals() if queue.capabilities.history else None
+    return await queue.admin.totals() if hasattr(queue.admin, "totals") else None
 
 
 async def _expired(queue: Any) -> int | None:
     """Return how many leases have expired, by the clock of this machine; at most 100 are counted."""
-    if not hasattr(queue, "leases"):
+    if not hasattr(queue.admin, "leases"):
         return None
     now = datetime.now(UTC)
-    leases = await queue.leases(LATE_LISTED)
+    leases = await queue.admin.leases(LATE_LISTED)
     return len([lease for lease in leases if lease.deadline is not None and lease.deadline <= now])
 
 

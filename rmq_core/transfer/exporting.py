@@ -10,6 +10,7 @@ from rmq_core.envelope.matching import Match, chosen_by
 from rmq_core.envelope.stored import STATES, StoredMessage
 from rmq_core.errors import ConfigurationError, QueueChanged, Unsupported
 from rmq_core.protocol import DISCIPLINES
+from rmq_core.queue.base import tools_of
 from rmq_core.reports import QueueStats
 from rmq_core.transfer.lines import Digest, Footer, Header, footer_line, header_line, message_line
 
@@ -35,7 +36,7 @@ class Export:
         live: bool = False,
         where: Sequence[Match] = (),
     ) -> None:
-        if not hasattr(queue, "export_page"):
+        if not hasattr(tools_of(queue), "export_page"):
             raise Unsupported(queue.discipline, "export", tuple(DISCIPLINES))
         self._queue, self._version, self._live = queue, version, live
         self.states = _chosen(queue, states, include_leased=include_leased)
@@ -69,7 +70,7 @@ class Export:
     def _lines_of(self, state: str, report: Callable[[int], object]) -> Iterator[bytes]:
         cursor: tuple[Any, ...] | None = ()
         while cursor is not None:
-            page = self._queue.export_page(state, cursor)
+            page = tools_of(self._queue).export_page(state, cursor)
             if page.moved:
                 self._note(f"{state} messages moved")
             found = [message for message in page.messages if self._is_wanted(message)]
@@ -101,7 +102,7 @@ class Export:
 
     def _check_paused(self) -> None:
         queue = self._queue
-        if not hasattr(queue, "pause"):
+        if not hasattr(queue.admin, "pause"):
             raise ConfigurationError(
                 f"queue {queue.name!r} is {queue.discipline}, which cannot be paused: stop its producers and consumers,"
                 " then export it with --live"
@@ -114,7 +115,7 @@ class Export:
 
 
 def _chosen(queue: Any, states: Sequence[str] | None, *, include_leased: bool) -> list[str]:
-    able = queue.stored_states
+    able = tools_of(queue).stored_states
     for state in states or ():
         if state not in able:
             raise Unsupported(queue.discipline, f"{state} messages", ("leased",))

@@ -11,6 +11,7 @@ from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.envelope.stored import message_in
 from rmq_core.errors import ImportConflict, PayloadError, Unsupported
 from rmq_core.protocol import DISCIPLINES
+from rmq_core.queue.base import tools_of
 from rmq_core.queue.moving import Importable, ImportEntry
 from rmq_core.transfer.lines import ExportFile, NumberedLine
 
@@ -79,7 +80,7 @@ class Import:
     _queue: Any
 
     def __init__(self, queue: Any, name: str, options: ImportOptions | None = None) -> None:
-        able = tuple(name for name, each in DISCIPLINES.items() if issubclass(each.load(), Importable))
+        able = tuple(name for name, each in DISCIPLINES.items() if issubclass(tools_of(each.load()), Importable))
         if queue.discipline not in able:
             raise Unsupported(queue.discipline, "import", able)
         self._queue, self.name, self._options = queue, name, options or ImportOptions()
@@ -88,7 +89,7 @@ class Import:
 
     def check(self, file: ExportFile, report: Report = lambda _: None) -> ImportReport:
         """Read a file to its end and write nothing. Raises what `run` raises for it, before anything is written."""
-        record, self._now_ms = self._queue.import_progress(self.name)
+        record, self._now_ms = tools_of(self._queue).import_progress(self.name)
         start, counts = self._start(file, ImportProgress.of(record)), Counter[str]()
         for chunk in self._chunks(file, start):
             _count(counts, chunk)
@@ -103,7 +104,7 @@ class Import:
         queue cannot store, ExportDamaged for a truncated file. What comes before in the file is imported then,
         and a later run goes on behind it.
         """
-        record, self._now_ms = self._queue.import_progress(self.name)
+        record, self._now_ms = tools_of(self._queue).import_progress(self.name)
         progress = start = self._start(file, ImportProgress.of(record))
         counts = Counter[str]()
         for chunk in self._chunks(file, start):
@@ -162,7 +163,7 @@ class Import:
             message = message_in(record, self._limits)
             if self._options.states is not None and message.state not in self._options.states:
                 return None
-            entry: ImportEntry = self._queue.import_entry(message)
+            entry: ImportEntry = tools_of(self._queue).import_entry(message)
         except PayloadError as error:
             error.args = (f"line {line.number}: {error}",)
             raise
@@ -170,7 +171,7 @@ class Import:
 
     def _store(self, record: str, progress: ImportProgress, entries: list[ImportEntry]) -> str:
         if progress.record != record:
-            self._queue.import_chunk(self.name, record, progress.record, entries)
+            tools_of(self._queue).import_chunk(self.name, record, progress.record, entries)
         return progress.record
 
     def _conflict(self, what: str) -> ImportConflict:

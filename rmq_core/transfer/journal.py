@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from rmq_core.errors import ConfigurationError, Unsupported
+from rmq_core.errors import ConfigurationError
 from rmq_core.queue.journal import JournalEntry, moment
 
 Row: TypeAlias = Mapping[str, Any]
@@ -24,18 +24,17 @@ class JournalExport:
     """
 
     def __init__(self, queue: Any, *, after: str | None = None) -> None:
-        if not hasattr(queue, "read_journal"):
-            raise Unsupported(queue.discipline, "journal", ("leased",))
-        self._queue, self.last, self.rows = queue, after, 0
+        self._read, self._name = queue.admin.journal, queue.name
+        self.last, self.rows = after, 0
 
     def pages(self) -> Iterator[list[Row]]:
         """Yield the rows, oldest first, a page at a time."""
         until = None
         while True:
-            page = self._queue.read_journal(after=self.last, until=until)
+            page = self._read(after=self.last, until=until)
             if page.entries:
                 self.rows, self.last = self.rows + len(page.entries), page.entries[-1].entry_id
-                yield [row_of(self._queue.name, entry) for entry in page.entries]
+                yield [row_of(self._name, entry) for entry in page.entries]
             until = page.until
             if page.after is None:
                 return

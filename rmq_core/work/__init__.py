@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rmq_core.envelope.publishers import PUBLISHERS
 from rmq_core.history import acting_as
+from rmq_core.queue.base import tools_of
 from rmq_core.work.claiming import (
     Claimant,
     Claimed,
@@ -58,5 +59,6 @@ __all__ = [
     "refuse_foreign",
     "repeat_after_s",
     "resolve_secret",
+    "tools_of",
     "with_publisher",
 ]

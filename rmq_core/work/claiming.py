@@ -136,7 +136,7 @@ def _freed(claimant: Claimant, queue: LeasedQueue, lease_id: str) -> str | None:
     if claimant.relation(info.owner) is not Relation.FORMER:
         return info.owner
     try:
-        released = queue.release_lease(lease_id, if_owner=info.owner).settled
+        released = queue.admin.release_lease(lease_id, if_owner=info.owner).settled
     except (LeaseLost, LeaseAlreadySettled):  # meanwhile its holder settled it, or it expired
         return None
     log.info("Released %d messages of lease %s: %s held it in a run that was deleted.", released, lease_id, info.owner)

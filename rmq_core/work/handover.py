@@ -294,7 +294,7 @@ class Submission:
         calls of `poll`.
         """
         record = self._queue.settled(self.lease.id)
-        in_time = self._deadline is None or self._queue.server_time() < self._deadline
+        in_time = self._deadline is None or self._queue.admin.server_time() < self._deadline
         if record is not None and record.owner != self.lease.owner:
             raise LeaseOwnedByOther(self.lease.id, f"{record.owner!r} has acked its messages")
         self._settled_by_driver = record is not None or in_time

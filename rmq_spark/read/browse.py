@@ -87,7 +87,7 @@ class BrowseReader(DataSourceReader):
         else:
             corners = [Corner(state) for state in self._states if state != "leased"]
             with LeasedQueue(source.settings, source.queue) as queue:
-                leases = queue.leases(PEEKED) if "leased" in self._states else []
+                leases = queue.admin.leases(PEEKED) if "leased" in self._states else []
             corners += [Corner("leased", info.id) for info in leases]
         return [corner for corner in corners if self._test({"state": corner.state, "lease": corner.lease})]
 
@@ -134,13 +134,14 @@ def browse_reader(options: OptionValues, schema: StructType = BROWSE_SCHEMA) -> 
 def _pages(queue: WorkQueue, corner: Corner) -> Iterator[list[tuple[Message, datetime | None]]]:
     """Yield the messages of a state or a lease, page by page, each with the time at which it is due."""
     if not isinstance(queue, LeasedQueue):
-        yield [(message, None) for message in (queue.peek if corner.state == "ready" else queue.dead_letters)(PEEKED)]
+        look = queue.admin.peek if corner.state == "ready" else queue.admin.dead_letters
+        yield [(message, None) for message in look(PEEKED)]
     elif corner.lease is not None:
         info = queue.lease_info(corner.lease)
         for lo in range(0, info.count if info else 0, PAGE):
-            yield [(message, None) for message in queue.browse_lease(corner.lease, lo, lo + PAGE)]
+            yield [(message, None) for message in queue.admin.browse_lease(corner.lease, lo, lo + PAGE)]
     else:
         at = 0
-        while (page := queue.browse(corner.state, at, PAGE)).messages:
+        while (page := queue.admin.browse(corner.state, at, PAGE)).messages:
             yield list(zip_longest(page.messages, page.due))
             at += len(page.messages)

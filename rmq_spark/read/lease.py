@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from rmq_core import Lease, LeaseLost, RedisSettings
 from rmq_core.reports import LeaseInfo
+from rmq_core.work import tools_of
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.read.values import VALUE, with_value
 from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch
@@ -80,7 +81,7 @@ def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_
     valued = VALUE in schema.names
     messages = StructType(schema.fields[: len(MESSAGE_SCHEMA.fields)]) if valued else schema
     while lo < part.hi:
-        fields = queue.read_columns(lease, lo, min(lo + step, part.hi))
+        fields = tools_of(queue).read_columns(lease, lo, min(lo + step, part.hi))
         batch = leased_batch(LeasedMessages(fields, lease.id, queue.name), messages)
         lo += step
         if batch.num_rows:  # there are none where all are settled

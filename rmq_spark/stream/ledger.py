@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from functools import partial
 from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
 from rmq_core.errors import ConsumerTaken
 from rmq_core.reports import ConsumerRegistration
+from rmq_core.work import tools_of
 from rmq_spark.place.application import owner_of
 from rmq_spark.place.options import ASYNC
 from rmq_spark.place.source import Source, SourceQueue
@@ -53,8 +55,11 @@ class Membership:
     def __init__(self, queue: LeasedQueue, consumer: str, stream: str, alive_s: float, application: str = "") -> None:
         number = uuid.uuid4().hex
         self.run = owner_of(application, number) or f"spark-{number}"
-        self._register = partial(queue.register_consumer, consumer, run=self.run, stream=stream, alive=alive_s)
-        self._renewal = partial(queue.renew_consumer, consumer, run=self.run, stream=stream, alive=alive_s)
+        tools = tools_of(queue)
+        self._register: Callable[[], ConsumerRegistration] = partial(
+            tools.register_consumer, consumer, run=self.run, stream=stream, alive=alive_s
+        )
+        self._renewal = partial(tools.renew_consumer, consumer, run=self.run, stream=stream, alive=alive_s)
         self._consumer = consumer
         self._alive_s = alive_s
         self._finished = 0

@@ -164,10 +164,10 @@ def how_many(queue: SourceQueue, most_bytes: int) -> int:
 def _oldest(queue: SourceQueue) -> Iterator[Message]:
     """Lazily yield the oldest ready messages; the server shortens pages of large ones."""
     if not isinstance(queue, LeasedQueue):
-        yield from queue.peek(PEEKED)
+        yield from queue.admin.peek(PEEKED)
         return
     seen = 0
-    while seen < BROWSED and (page := queue.browse("ready", seen, BROWSED - seen).messages):
+    while seen < BROWSED and (page := queue.admin.browse("ready", seen, BROWSED - seen).messages):
         yield from page
         seen += len(page)
 

@@ -43,7 +43,7 @@ def test_a_lease_of_a_dagster_run_or_of_a_manual_claim_is_refused_and_left_alone
     queue.adopt(NIGHTLY, owner=owner)
     with pytest.raises(LeaseOwnedByOther, match=f"it is owned by '{owner}'"):
         take(queue, RETRY)
-    assert [(lease.owner, lease.takeovers) for lease in queue.leases()] == [(owner, 1)]
+    assert [(lease.owner, lease.takeovers) for lease in queue.admin.leases()] == [(owner, 1)]
 
 
 def test_a_retry_takes_over_what_its_first_try_held(queue: Any) -> None:

@@ -82,7 +82,7 @@ def test_a_failed_message_keeps_the_reason_in_its_history(
 ) -> None:
     queue.publish_many(["bad"])
     consume(task_context, on_message=fail_on("bad"), failed_delay=0, max_messages=1)
-    (message,) = queue.peek(1)
+    (message,) = queue.admin.peek(1)
     assert message.history[0].reason == "ValueError: cannot work on bad"
     assert message.history[0].owner == OWNER.format(1)
 
@@ -119,7 +119,7 @@ def test_a_batch_function_may_settle_single_messages_and_the_rest_is_acked(
     report = consume(task_context, on_batch=work, max_messages=4)
     assert (report["acked"], report["failed"]) == (2, 1)
     assert queue.stats().delayed == 1
-    (released,) = queue.peek(4)
+    (released,) = queue.admin.peek(4)
     assert (released.payload, released.deliveries) == ("b", 0)
 
 
@@ -170,7 +170,7 @@ def test_too_many_failures_fail_the_task_and_unprocessed_messages_are_released(
     queue.publish_many(["a", "bad", "bad", "d", "e"])
     with pytest.raises(TooManyFailures, match="max_failures=1"):
         consume(task_context, on_message=fail_on("bad"), max_failures=1)
-    assert [(message.payload, message.deliveries) for message in queue.peek(5)] == [("d", 0), ("e", 0)]
+    assert [(message.payload, message.deliveries) for message in queue.admin.peek(5)] == [("d", 0), ("e", 0)]
     assert queue.stats()[:4] == (2, 2, 0, 0)
 
 
@@ -192,7 +192,7 @@ def test_an_exception_that_ends_the_task_nacks_the_current_message_and_releases_
     queue.publish_many("abc")
     with pytest.raises(type(error)):
         consume(task_context, on_message=work)
-    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("b", 1), ("c", 0)]
+    assert sorted((message.payload, message.deliveries) for message in queue.admin.peek(5)) == [("b", 1), ("c", 0)]
     assert queue.stats().leases == 0
 
 
@@ -225,8 +225,8 @@ def test_a_try_that_died_without_a_word_is_blamed_on_the_message_in_work(
     monkeypatch.setattr(drain.Drain, "stop", lambda *_: None)
     with pytest.raises(Killed):
         consume(task_context, on_message=work)
-    assert queue.expire_lease(LEASE, reason="killed").settled == 3
-    assert [(message.payload, message.deliveries) for message in queue.peek(3)] == [("4", 0), ("5", 0), ("3", 1)]
+    assert queue.admin.expire_lease(LEASE, reason="killed").settled == 3
+    assert [(message.payload, message.deliveries) for message in queue.admin.peek(3)] == [("4", 0), ("5", 0), ("3", 1)]
 
 
 def test_a_cleared_task_consumes_what_is_ready_at_that_time(
@@ -276,7 +276,11 @@ def test_a_kill_without_a_known_cause_is_a_failure_of_the_current_message(
     queue.publish_many("abc")
     with pytest.raises(TaskKilled, match="did not say why"):
         made.execute(task_context(made))
-    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("a", 1), ("b", 0), ("c", 0)]
+    assert sorted((message.payload, message.deliveries) for message in queue.admin.peek(5)) == [
+        ("a", 1),
+        ("b", 0),
+        ("c", 0),
+    ]
     assert queue.stats().leases == 0
 
 
@@ -295,7 +299,11 @@ def test_a_kill_by_a_user_stops_the_work_and_releases_everything(
     queue.publish_many("abc")
     with pytest.raises(TaskKilled, match=r"it was cleared; its messages were released"):
         made.execute(task_context(made, state="restarting"))
-    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("a", 0), ("b", 0), ("c", 0)]
+    assert sorted((message.payload, message.deliveries) for message in queue.admin.peek(5)) == [
+        ("a", 0),
+        ("b", 0),
+        ("c", 0),
+    ]
     assert queue.stats().leases == 0
     assert seen == []
 
@@ -334,7 +342,7 @@ def test_on_kill_between_two_batches_releases_the_next_claim_and_ends_the_task(
     with pytest.raises(TaskKilled):
         made.execute(task_context(made))
     assert seen == ["a"]
-    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("b", 0), ("c", 0)]
+    assert sorted((message.payload, message.deliveries) for message in queue.admin.peek(5)) == [("b", 0), ("c", 0)]
     assert queue.stats().leases == 0
 
 
@@ -403,7 +411,7 @@ def test_sigterm_during_the_work_releases_the_messages_and_ends_the_task(
         process.send_signal(signal.SIGTERM)
         assert "its worker was told to shut down; its messages were released\n" in process.stdout
         assert process.wait(PATIENCE_S) == 0
-        assert [(message.payload, message.deliveries) for message in queue.peek(5)] == [("a", 0), ("b", 0)]
+        assert [(message.payload, message.deliveries) for message in queue.admin.peek(5)] == [("a", 0), ("b", 0)]
     finally:
         process.kill()
         process.wait()

@@ -106,8 +106,8 @@ def test_the_last_failure_nacks_the_messages(
     queue.publish_many("ab")
     with pytest.raises(type(error)):
         run(task_context, work, try_number=try_number)
-    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("a", 1), ("b", 1)]
-    assert queue.peek(1)[0].history[0].reason == f"{type(error).__name__}: {error}"
+    assert sorted((message.payload, message.deliveries) for message in queue.admin.peek(5)) == [("a", 1), ("b", 1)]
+    assert queue.admin.peek(1)[0].history[0].reason == f"{type(error).__name__}: {error}"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_skip_releases_the_messages_without_counting_a_delivery(
     queue.publish("a")
     with pytest.raises(AirflowSkipException):
         run(task_context, work, try_number=3)
-    assert queue.peek(1)[0].deliveries == 0
+    assert queue.admin.peek(1)[0].deliveries == 0
 
 
 def test_a_skip_with_retries_left_also_releases_the_messages(
@@ -265,7 +265,10 @@ def test_a_kill_counts_as_a_failure_depending_on_the_state_of_the_task(
     operator = made(work)
     with pytest.raises(TaskKilled):
         operator.execute(task_context(operator, state=state))
-    assert sorted((one.payload, one.deliveries) for one in queue.peek(5)) == [("a", deliveries), ("b", deliveries)]
+    assert sorted((one.payload, one.deliveries) for one in queue.admin.peek(5)) == [
+        ("a", deliveries),
+        ("b", deliveries),
+    ]
     assert queue.stats().leases == 0
 
 
@@ -287,7 +290,7 @@ def test_on_kill_during_the_claim_releases_the_lease_and_calls_nothing(
     with pytest.raises(TaskKilled):
         operator.execute(task_context(operator))
     assert called == []
-    assert [(message.payload, message.deliveries) for message in queue.peek(2)] == [("a", 0)]
+    assert [(message.payload, message.deliveries) for message in queue.admin.peek(2)] == [("a", 0)]
 
 
 def test_a_timeout_keeps_the_lease_for_the_retry_although_airflow_kills_the_task_after_it(

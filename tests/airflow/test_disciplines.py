@@ -77,8 +77,8 @@ def test_a_task_publishes_to_a_queue_of_any_discipline_and_a_sensor_sees_it(
     assert run(sensor(conn_id, min_messages=2), task_context)["ready"] == 2
     queue = open_queue(redis_url, QUEUE, discipline)
     try:
-        assert [message.payload for message in queue.peek(2)] == PAYLOADS.get(discipline, ["a", "b"])
-        with_headers = queue.peek()[0].headers.get("airflow-dag-id")
+        assert [message.payload for message in queue.admin.peek(2)] == PAYLOADS.get(discipline, ["a", "b"])
+        with_headers = queue.admin.peek()[0].headers.get("airflow-dag-id")
         assert with_headers == ("dag" if queue.capabilities.headers else None)
     finally:
         queue.close()

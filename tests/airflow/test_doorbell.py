@@ -35,10 +35,10 @@ async def test_it_fires_repeatedly_while_there_is_work_and_stops_when_there_is_n
     queue.publish_many(["one", "two"])
     events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1).run()
     assert (await ring(events))["ready"] == 2
-    queue.purge("ready")
+    queue.admin.purge("ready")
     queue.publish("three")
     assert (await ring(events))["ready"] == 1
-    queue.purge("ready")
+    queue.admin.purge("ready")
     with pytest.raises(TimeoutError):
         await ring(events, within_s=2)
 
@@ -67,14 +67,14 @@ async def test_a_paused_queue_fires_no_event_and_the_log_says_why(
     connection: str, queue: LeasedQueue, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue.publish("one")
-    queue.pause()
+    queue.admin.pause()
     ringing = asyncio.ensure_future(ring(RedisQueueDoorbellTrigger(QUEUE).run()))
     told: list[str] = []
     await eventually_async(
         lambda: told.append(capsys.readouterr().out) or "is paused, with 1 messages" in "".join(told)
     )
     assert not ringing.done()
-    queue.resume()
+    queue.admin.resume()
     assert (await ringing)["ready"] == 1
 
 

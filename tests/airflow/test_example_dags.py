@@ -115,7 +115,7 @@ def test_a_failed_check_tells_another_queue_once(secured_url: str, monkeypatch: 
     for _ in range(2):
         assert states(dag.test()) == {"check": "failed"}
     with LeasedQueue(secured_url, "to-look-at") as told:
-        (message,) = told.peek(9)
+        (message,) = told.admin.peek(9)
     payload: Any = message.payload
     assert payload["queue"] == "airport-months-to-check"
     why = "dead_letters is 1, above 0 (error)" if CALLBACKS_GET_EXCEPTIONS else "the task was killed"

@@ -38,7 +38,7 @@ def context_of(task_context: MakeContext, name: str, **more: Any) -> Any:
 
 def test_the_message_names_the_try_and_the_class_of_its_error(told: LeasedQueue, task_context: MakeContext) -> None:
     notifier()(context_of(task_context, "load", exception=ValueError("the text of a payload")))
-    (message,) = told.peek(2)
+    (message,) = told.admin.peek(2)
     unknown = dict.fromkeys(("state", "reason", "log_url"))
     names = {"dag_id": "dag", "run_id": "run", "task_id": "load", "map_index": -1, "try_number": 1}
     assert message.payload == {**names, **unknown, "error": "ValueError"}
@@ -48,7 +48,7 @@ def test_the_message_names_the_try_and_the_class_of_its_error(told: LeasedQueue,
 def test_the_message_about_a_task_that_was_lost_says_so(told: LeasedQueue, task_context: MakeContext) -> None:
     """Airflow calls the callback in its DAG processor, and names neither an exception nor a state."""
     notifier()(context_of(task_context, "load"))
-    assert told.peek()[0].payload["reason"] == LOST  # type: ignore[call-overload,index]
+    assert told.admin.peek()[0].payload["reason"] == LOST  # type: ignore[call-overload,index]
 
 
 def test_one_notifier_serves_many_tasks_and_changes_neither_itself_nor_their_contexts(
@@ -60,14 +60,14 @@ def test_one_notifier_serves_many_tasks_and_changes_neither_itself_nor_their_con
         before = set(context)
         made(context)
         assert set(context) == before
-    assert [(each.payload, each.headers["of"]) for each in told.peek(3)] == [({"failed": n}, n) for n in "ab"]
+    assert [(each.payload, each.headers["of"]) for each in told.admin.peek(3)] == [({"failed": n}, n) for n in "ab"]
 
 
 def test_a_key_is_rendered_and_drops_what_was_told_before(told: LeasedQueue, task_context: MakeContext) -> None:
     made = notifier(dedup_key="{{ ti.task_id }}")
     for name in ("a", "b", "a"):
         made(context_of(task_context, name))
-    assert [each.payload["task_id"] for each in told.peek(9)] == ["a", "b"]  # type: ignore[call-overload,index]
+    assert [each.payload["task_id"] for each in told.admin.peek(9)] == ["a", "b"]  # type: ignore[call-overload,index]
 
 
 def test_a_delay_and_a_configuration_of_the_queue_are_used(told: LeasedQueue, task_context: MakeContext) -> None:
@@ -102,7 +102,7 @@ def test_invalid_arguments_are_refused_when_the_dag_is_parsed() -> None:
 def test_the_callback_of_a_dag_names_the_run_if_airflow_names_no_task(told: LeasedQueue) -> None:
     with DAG("dag", schedule=None) as dag:
         notifier()({"dag": dag, "run_id": "run", "reason": "task_failure"})
-    (message,) = told.peek(1)
+    (message,) = told.admin.peek(1)
     payload: Any = message.payload
     assert (payload["dag_id"], payload["run_id"], payload["reason"]) == ("dag", "run", "task_failure")
     assert {name for name, value in payload.items() if value is not None} == {"dag_id", "run_id", "reason"}
@@ -114,7 +114,7 @@ def test_the_callback_of_a_dag_names_the_run_if_airflow_names_no_task(told: Leas
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern")
 def test_airflow_calls_it_for_success_retry_and_failure(told: LeasedQueue) -> None:
     load("notifying").test()
-    found: Any = [(each.headers["of"], each.headers["callback"], each.payload) for each in told.peek(9)]
+    found: Any = [(each.headers["of"], each.headers["callback"], each.payload) for each in told.admin.peek(9)]
     assert sorted(each[:2] for each in found) == [("bad", "failure"), ("bad", "retry"), ("good", "success")]
     tries = {each[1]: (each[2]["try_number"], each[2]["error"], each[2]["state"]) for each in found}
     error = "PayloadError" if CALLBACKS_GET_EXCEPTIONS else None
@@ -129,7 +129,7 @@ def test_airflow_calls_it_for_success_retry_and_failure(told: LeasedQueue) -> No
 @pytest.mark.skipif(BELOW_33, reason="a trigger that fails resumes the task on a worker")
 def test_the_dag_processor_calls_it_for_a_task_that_failed_in_its_trigger(told: LeasedQueue) -> None:
     process(*requests_of_a_task_that_ended_in_its_trigger(TaskFailedEvent()))
-    (message,) = told.peek(2)
+    (message,) = told.admin.peek(2)
     payload: Any = message.payload
     assert (payload["dag_id"], payload["task_id"]) == ("notifying_from_the_trigger", "wait")
     assert payload["log_url"].endswith("/tasks/wait?try_number=1")
@@ -140,7 +140,7 @@ def test_the_dag_processor_calls_it_for_a_task_that_failed_in_its_trigger(told: 
 @pytest.mark.usefixtures("airflow_database")
 def test_the_dag_processor_calls_nothing_for_a_success_in_a_trigger_so_the_sensor_avoids_it(told: LeasedQueue) -> None:
     process(*requests_of_a_task_that_ended_in_its_trigger(TaskSuccessEvent()))
-    assert told.peek(1) == []
+    assert told.admin.peek(1) == []
     sensor = load("notifying_from_the_trigger").get_task("wait")
     assert sensor.start_trigger_args.trigger_kwargs["end_task"] is False
 
@@ -189,7 +189,7 @@ def test_the_triggerer_awaits_it_for_a_missed_deadline(told: LeasedQueue) -> Non
 
     assert asyncio.run(states(**options)) == ["running", "success"]
     assert asyncio.run(states(redis_queue="told")) == ["running", "success"]
-    plain, detailed = told.peek(3)
+    plain, detailed = told.admin.peek(3)
     assert plain.payload == "nightly is late"
     assert (detailed.payload["dag_id"], detailed.payload["run_id"]) == ("nightly", "today")  # type: ignore[call-overload,index]
     assert detailed.headers == {"airflow-dag-id": "nightly", "airflow-run-id": "today"}

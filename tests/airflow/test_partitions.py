@@ -35,7 +35,7 @@ def publish(context: MakeContext, try_number: int = 1, **options: Any) -> tuple[
 
 def payloads(url: str, name: str) -> list[Any]:
     with LeasedQueue(url, name) as queue:
-        return [message.payload for message in queue.peek(9)]
+        return [message.payload for message in queue.admin.peek(9)]
 
 
 @NEEDS_33

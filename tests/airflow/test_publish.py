@@ -22,7 +22,7 @@ def publish(context: MakeContext, messages: Any, **options: Any) -> Any:
 def test_a_published_list_names_its_task_in_the_headers(connection: str, queue: Any, task_context: MakeContext) -> None:
     report = publish(task_context, [{"n": 1}, "two"], headers={"source": "test"})
     assert report == {"queue": QUEUE, "accepted": 2, "duplicates": 0, "dropped": 0}
-    first, second = queue.peek(2)
+    first, second = queue.admin.peek(2)
     assert (first.payload, second.payload) == ({"n": 1}, "two")
     assert first.headers["airflow-task-id"] == "publish"
     assert first.headers["airflow-run-id"] == "run"
@@ -50,7 +50,7 @@ def test_a_function_may_return_an_iterator_longer_than_a_chunk(
     monkeypatch.setattr("rmq_airflow.operators.publish.CHUNK", 100)
     report = publish(task_context, lambda: (str(n) for n in range(250)))
     assert report["accepted"] == 250
-    assert [message.payload for message in queue.peek(250)] == [str(n) for n in range(250)]
+    assert [message.payload for message in queue.admin.peek(250)] == [str(n) for n in range(250)]
 
 
 def test_a_function_receives_the_context_entries_that_it_names(
@@ -60,7 +60,7 @@ def test_a_function_receives_the_context_entries_that_it_names(
         yield ti.run_id
 
     publish(task_context, messages)
-    assert queue.peek(1)[0].payload == "run"
+    assert queue.admin.peek(1)[0].payload == "run"
 
 
 def test_delayed_messages_are_not_ready_yet(connection: str, queue: Any, task_context: MakeContext) -> None:
@@ -101,7 +101,7 @@ def test_templates_in_payloads_are_rendered_and_the_result_is_not_displayed(
     operator.render_template_fields(context)
     assert str(operator.messages) == "<1 payloads>"
     operator.execute(context)
-    assert queue.peek(1)[0].payload == {"run": "run"}
+    assert queue.admin.peek(1)[0].payload == {"run": "run"}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_template_is_found_at_any_depth(nested: Any, connection: str, queue: A
     context = task_context(operator)
     operator.render_template_fields(context)
     operator.execute(context)
-    plain, rendered = queue.peek(2)
+    plain, rendered = queue.admin.peek(2)
     assert plain.payload == {"plain": 1}
     assert "run" in str(rendered.payload)
     assert b"{{" not in rendered.raw

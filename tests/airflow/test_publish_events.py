@@ -77,7 +77,7 @@ def test_messages_carry_the_trace_context_of_their_publisher(
     with trace.use_span(span):
         publish(task_context, ["a"])
     publish(task_context, ["b"])
-    first, second = queue.peek(2)
+    first, second = queue.admin.peek(2)
     assert first.headers["traceparent"] == f"00-{0xABC:032x}-{0xDEF:016x}-01"
     assert "traceparent" not in second.headers
 

@@ -28,9 +28,9 @@ def test_dead_letters_become_ready_with_a_fresh_budget_and_their_history(
     connection: str, queue: Any, dead: None, task_context: MakeContext
 ) -> None:
     assert redrive(task_context) == {"queue": QUEUE, "redriven": 3, "dead": 0}
-    (mark,) = queue.marks()
+    (mark,) = queue.admin.marks()
     assert (mark.kind, mark.by.startswith("airflow:dag/run/")) == ("redrive", True)
-    messages = queue.peek(3)
+    messages = queue.admin.peek(3)
     assert sorted(message.payload for message in messages) == ["a", "b", "c"]
     assert {message.deliveries for message in messages} == {0}
     assert {message.history[0].reason for message in messages} == {"no use"}
@@ -40,7 +40,7 @@ def test_max_messages_moves_the_oldest_and_a_retry_moves_the_next(
     connection: str, queue: Any, dead: None, task_context: MakeContext
 ) -> None:
     assert redrive(task_context, max_messages=2) == {"queue": QUEUE, "redriven": 2, "dead": 1}
-    assert {message.payload for message in queue.peek(3)} == {"a", "b"}
+    assert {message.payload for message in queue.admin.peek(3)} == {"a", "b"}
     assert redrive(task_context, max_messages=2) == {"queue": QUEUE, "redriven": 1, "dead": 0}
 
 

@@ -36,14 +36,14 @@ def test_a_lease_without_an_adoption_is_settled(
     queue.publish_many("ab")
     report = settle(task_context, hand_over(task_context), action=action)
     assert (report["settled"], report["left_alone"]) == (2, None)
-    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == left
+    assert sorted((message.payload, message.deliveries) for message in queue.admin.peek(5)) == left
     assert queue.stats().leases == 0
 
 
 def test_the_reason_is_kept_in_the_history(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("a")
     settle(task_context, hand_over(task_context), reason="the run failed")
-    assert queue.peek(1)[0].history[0].reason == "the run failed"
+    assert queue.admin.peek(1)[0].history[0].reason == "the run failed"
 
 
 def test_a_late_settle_does_not_affect_a_running_retry(

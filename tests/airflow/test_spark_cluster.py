@@ -325,7 +325,7 @@ def test_a_task_that_a_user_ends_stops_its_driver_and_releases_without_polling_t
     finally:
         signal.signal(signal.SIGTERM, before)
         term.join()
-    assert [(message.payload, message.deliveries) for message in queue.peek(5)] == [("a", 0), ("b", 0)]
+    assert [(message.payload, message.deliveries) for message in queue.admin.peek(5)] == [("a", 0), ("b", 0)]
     assert queue.stats().leases == 0
     eventually(lambda: gone(marker))
 
@@ -338,7 +338,7 @@ def test_a_task_that_is_killed_before_it_submits_submits_nothing(
     with pytest.raises(TaskKilled, match="before"):
         task.execute(context(task, state="restarting"))
     assert jobs.names == []
-    assert queue.peek(1)[0].deliveries == 0
+    assert queue.admin.peek(1)[0].deliveries == 0
 
 
 def test_the_driver_of_a_former_run_is_not_watched(

@@ -39,6 +39,6 @@ def test_a_job_adds_up_the_orders_of_its_batch(
     rows = pyarrow.parquet.read_table(tmp_path / "totals").select(["customer", "total"]).to_pylist()
     assert sorted((row["customer"], row["total"]) for row in rows) == [("ada", 7.5), ("bob", 7.5)]
     with LeasedQueue(secured_url, "orders") as queue:
-        (back,) = queue.peek(10)
+        (back,) = queue.admin.peek(10)
         assert (back.payload, back.history[0].reason) == ("no order", "payload is not JSON of the declared schema")
         assert queue.stats()[:5] == (1, 0, 0, 0, 0)

@@ -257,7 +257,7 @@ def test_a_task_that_a_user_ends_kills_its_driver_before_it_releases_the_message
     eventually(marker.exists)
     task.on_kill()
     assert isinstance(run.ended_with(), AirflowException)
-    assert [(message.payload, message.deliveries) for message in queue.peek(5)] == [("a", 0), ("b", 0)]
+    assert [(message.payload, message.deliveries) for message in queue.admin.peek(5)] == [("a", 0), ("b", 0)]
     assert queue.stats().leases == 0
 
 
@@ -344,7 +344,7 @@ def test_a_kill_before_the_task_executes_claims_nothing(queue: Any, marker: Path
     with pytest.raises(TaskKilled, match="before it claimed"):
         task.execute(task_context(task))
     assert not marker.exists()
-    assert queue.peek()[0].deliveries == 0
+    assert queue.admin.peek()[0].deliveries == 0
 
 
 def test_an_outage_of_redis_does_not_hide_the_failure_of_a_driver(

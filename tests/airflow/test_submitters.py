@@ -109,7 +109,7 @@ def test_a_submit_that_fails_before_its_driver_adopts_leaves_the_lease_to_a_retr
 def test_a_submit_that_fails_for_good_releases_what_no_driver_adopted(queue: Any, task_context: MakeContext) -> None:
     queue.publish_many("ab")
     assert conclude(task_context, hand_over(task_context)) == ("release", 2, None)
-    assert [message.deliveries for message in queue.peek(5)] == [0, 0]
+    assert [message.deliveries for message in queue.admin.peek(5)] == [0, 0]
 
 
 def test_a_driver_that_fails_for_good_has_its_messages_nacked(queue: Any, task_context: MakeContext) -> None:
@@ -117,7 +117,7 @@ def test_a_driver_that_fails_for_good_has_its_messages_nacked(queue: Any, task_c
     handed = hand_over(task_context)
     AdoptingDriver(handed).adopt()
     assert conclude(task_context, handed) == ("nack", 2, None)
-    assert "did not settle" in queue.peek(1)[0].history[0].reason
+    assert "did not settle" in queue.admin.peek(1)[0].history[0].reason
 
 
 def test_the_driver_of_a_retry_finds_the_lease_again_and_fences_the_former_off(
@@ -218,6 +218,6 @@ def test_a_plain_operator_submits_the_driver_again_on_the_same_lease(
     assert (tmp_path / "marker").read_text().splitlines() == ["2 ['a', 'b']"] * 2
     report = xcom(finished, "conclude")
     assert (report["action"], report["settled"]) == ("nack", left)
-    assert [message.deliveries for message in queue.peek(5)] == [1] * left
+    assert [message.deliveries for message in queue.admin.peek(5)] == [1] * left
     assert queue.stats().leases == 0
     gc.collect()  # a pipe that was left open warns now, not in another test

@@ -106,7 +106,7 @@ def test_the_bridge_acks_what_every_watcher_has_stored_and_dead_letters_what_one
     assert payloads == ["/w==", "/w==", "{'n': 1}", "{'n': 1}"]
     assert {found["trigger"] for found in airflow.stored} == {1, 2}
     assert {found["headers"].get("traceparent") for found in airflow.stored} == {"00-1-2-01", None}
-    (dead,) = queue.dead_letters()
+    (dead,) = queue.admin.dead_letters()
     assert dead.raw == b"x" * 101
 
 
@@ -125,4 +125,4 @@ def test_the_bridge_releases_what_was_not_stored_when_it_ends(connection: str, q
         eventually(lambda: airflow.stored)
         assert queue.stats()[:3] == (0, 0, 1)
     eventually(lambda: queue.stats()[:3] == (1, 0, 0))
-    assert queue.peek()[0].deliveries == 0
+    assert queue.admin.peek()[0].deliveries == 0

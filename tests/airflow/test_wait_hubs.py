@@ -287,4 +287,4 @@ async def test_each_trigger_and_sensor_ends_its_wait_for_queues_on_every_node_of
             assert all(await asyncio.gather(*waits))
         for name in names:
             with LeasedQueue(client, name) as queue:
-                queue.purge("ready")
+                queue.admin.purge("ready")

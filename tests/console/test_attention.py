@@ -26,7 +26,7 @@ async def test_each_queue_that_needs_attention_says_why(page: httpx.AsyncClient,
         queue.publish_many([*"ab"])
         for _ in (1, 2):
             queue.nack(queue.claim(max_messages=2))
-        queue.pause()
+        queue.admin.pause()
     with opened(redis_url, "late") as queue:
         queue.publish("x")
         queue.claim(lease=0.001)

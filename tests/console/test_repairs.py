@@ -71,7 +71,7 @@ async def test_a_delayed_message_is_run_now_once(page: httpx.AsyncClient, queue:
 async def test_chosen_dead_letters_are_deleted_and_the_others_stay(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
     first, second, third = bury(queue, *"abc")
     assert await post(page, "discard", message_ids=[first, third, "unknown"]) == {"discarded": 2}
-    assert [letter.id for letter in queue.dead_letters()] == [second]
+    assert [letter.id for letter in queue.admin.dead_letters()] == [second]
 
 
 async def test_a_dead_letter_is_retried_with_another_payload_and_other_headers(
@@ -109,7 +109,7 @@ async def test_an_edit_that_cannot_be_stored_changes_nothing(
 ) -> None:
     (letter,) = bury(queue, "bad")
     assert why in (await post(page, "edit", 400, message_id=letter, **change))["detail"]
-    assert [each.id for each in queue.dead_letters()] == [letter]
+    assert [each.id for each in queue.admin.dead_letters()] == [letter]
 
 
 @pytest.mark.parametrize("delay", [None, 3600])
@@ -131,7 +131,7 @@ async def test_a_job_that_nobody_has_begun_is_removed_and_the_removal_is_audited
 ) -> None:
     with open_queue(redis_url, QUEUE, "jobs") as queue:
         job = queue.publish("x", delay=delay).id
-        assert "cancel" in (await fetch(page, "queue"))["verbs"]
+        assert "cancel" not in (await fetch(page, "queue"))["lacks"]
         assert await post(page, "cancel", message_id=job) == {"cancelled": True}
         assert (audit.lines[-1]["message_id"], audit.lines[-1]["outcome"]) == (job, "done: messages removed: 1")
         assert queue.stats()[:2] == (0, 0)
@@ -145,7 +145,6 @@ async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused
     with open_queue(redis_url, QUEUE, discipline) as queue:
         queue.publish(payload)
     shown = await fetch(page, "queue")
-    assert set(shown["verbs"]).isdisjoint(shown["lacks"])
     assert "; use leased" in shown["lacks"]["expire_lease"]
     wishes = {
         "pause": {},
@@ -164,6 +163,4 @@ async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused
 
 async def test_a_leased_queue_can_do_everything(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
     queue.publish("x")
-    shown = await fetch(page, "queue")
-    assert shown["lacks"] == {}
-    assert {"pause", "expire_lease", "run_now", "redrive_where", "search"} <= set(shown["verbs"])
+    assert (await fetch(page, "queue"))["lacks"] == {}

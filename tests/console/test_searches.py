@@ -137,7 +137,7 @@ async def test_a_group_is_redriven_and_another_stays(page: httpx.AsyncClient, qu
     assert await post(page, "redrive", where={"group": group}) == {
         "redriven": 3, "complete": True, "scanned": 4, "total": 4,
     }  # fmt: skip
-    assert [letter.history[-1].reason for letter in queue.dead_letters()] == ["bad row"]
+    assert [letter.history[-1].reason for letter in queue.admin.dead_letters()] == ["bad row"]
     assert audit.lines[-1]["where"] == {"group": group}
     assert audit.lines[-1]["outcome"] == "done: dead letters made ready again: 3"
 

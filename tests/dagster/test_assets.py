@@ -42,7 +42,7 @@ def test_an_op_publishes_its_input_and_reports_the_count(
     (output,) = [event for event in result.events_for_node("publish") if event.is_successful_output]
     told = values(output.step_output_data.metadata)
     assert told == {"rmq/queue": queue.name, "rmq/published": 2, "rmq/duplicates": 1, "rmq/dropped": 0}
-    assert [message.payload for message in queue.peek(9)] == [{"n": 1}, {"n": 2}]
+    assert [message.payload for message in queue.admin.peek(9)] == [{"n": 1}, {"n": 2}]
 
 
 def test_an_op_is_named_after_its_queue() -> None:

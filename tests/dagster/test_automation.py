@@ -145,9 +145,9 @@ def test_work_that_waits_for_a_minute_is_announced_again(
 def test_a_paused_queue_has_no_work(automation: Automation, queue: LeasedQueue) -> None:
     automation.run()
     queue.publish("a")
-    queue.pause()
+    queue.admin.pause()
     assert not automation.fires()
-    queue.resume()
+    queue.admin.resume()
     assert automation.fires()
 
 
@@ -184,7 +184,7 @@ def test_an_observation_has_a_version_from_the_first_message_on(
     automation.observe()
     first = version()
     assert first is not None
-    queue.purge("ready")
+    queue.admin.purge("ready")
     automation.observe()
     assert version() == first
 

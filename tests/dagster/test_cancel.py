@@ -83,7 +83,7 @@ def test_terminating_a_run_stops_all_processes_of_its_driver_and_releases_the_me
     (record,) = instance.get_runs()
     assert record.status is (dg.DagsterRunStatus.CANCELED if end is terminate else dg.DagsterRunStatus.FAILURE)
     assert queue.stats().leases == 0
-    assert [(message.payload, message.deliveries, message.history) for message in queue.peek(10)] == [
+    assert [(message.payload, message.deliveries, message.history) for message in queue.admin.peek(10)] == [
         ("a", 0, ()),
         ("b", 0, ()),
     ]

@@ -157,7 +157,7 @@ def test_a_claim_of_another_queue_does_not_count_as_the_requested_claim_of_a_run
 
 def test_the_run_owns_the_lease_while_it_works(run: Run, queue: LeasedQueue, seen: list[list[Any]]) -> None:
     queue.publish("a")
-    result = run(lambda batch: seen.append(queue.leases()))
+    result = run(lambda batch: seen.append(queue.admin.leases()))
     ((lease,),) = seen
     assert (lease.owner, lease.id) == (result.run_id, f"{result.run_id}/worked/north")
 
@@ -181,7 +181,7 @@ def test_a_run_on_an_empty_queue_succeeds_and_reports_it(run: Run, seen: list[li
 def test_the_last_try_nacks_with_the_reason(run: Run, queue: LeasedQueue) -> None:
     queue.publish("a")
     assert not run(fails).success
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert (message.deliveries, message.history[-1].reason) == (1, "ValueError: no good")
 
 
@@ -198,7 +198,7 @@ def test_a_try_that_dagster_repeats_keeps_its_messages_for_the_next(
 
     assert run(fails_once, retries=1).success
     assert seen == [[("a", 1), ("b", 1)], [("a", 2), ("b", 2)]]
-    assert [message.payload for message in queue.peek(9)] == ["a later one"] * 2
+    assert [message.payload for message in queue.admin.peek(9)] == ["a later one"] * 2
 
 
 def test_a_failure_that_allows_no_retries_nacks_although_there_is_a_policy(run: Run, queue: LeasedQueue) -> None:
@@ -218,7 +218,7 @@ def test_an_error_of_dagster_itself_bypasses_the_retry_policy_and_nacks(run: Run
         raise dg.DagsterInvariantViolationError("no such partition")
 
     assert not run(asks_wrongly, retries=3).success
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert message.history[-1].reason == "DagsterInvariantViolationError: no such partition"
 
 
@@ -238,7 +238,7 @@ def test_an_executor_with_retries_disabled_keeps_no_lease(
         fails_once()
 
     assert not execute_run(InMemoryJob(work), instance.create_run_for_job(work), instance).success
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert (message.deliveries, message.history[-1].kind) == (1, "nack")
 
 
@@ -264,7 +264,7 @@ def test_an_interrupted_run_releases_its_messages(run: Run, queue: LeasedQueue) 
         raise DagsterExecutionInterruptedError
 
     assert not run(interrupted).success
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert (message.deliveries, message.history) == (0, ())
 
 
@@ -279,7 +279,7 @@ def test_a_step_whose_process_is_interrupted_claims_nothing_more_although_its_po
 
     assert not run(told_to_stop, retries=3).success
     assert seen == [["a"]]
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert (message.deliveries, message.history) == (0, ())
 
 
@@ -295,7 +295,7 @@ def test_a_step_whose_run_is_deleted_releases_and_claims_nothing_more(
 
     run(deleted, retries=3)
     assert seen == [["a"]]
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert (message.deliveries, message.history) == (0, ())
 
 
@@ -309,7 +309,7 @@ def test_a_failure_while_the_run_is_canceled_releases_the_messages(
         raise ValueError("its connection was closed")
 
     assert not run(fails_meanwhile).success
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert (message.deliveries, message.history) == (0, ())
 
 
@@ -321,7 +321,7 @@ def test_a_step_that_exits_nacks_and_is_not_retried(run: Run, queue: LeasedQueue
         sys.exit(3)
 
     assert not run(exits, retries).success
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert (message.deliveries, message.history[-1].reason) == (1, "SystemExit: 3")
 
 
@@ -336,7 +336,7 @@ def test_messages_settled_one_by_one_stay_so_and_the_rest_follows_the_block(run:
         raise ValueError("the last one")
 
     assert not run(some).success
-    reasons = {m.payload: [failure.reason for failure in m.history] for m in queue.peek(9)}
+    reasons = {m.payload: [failure.reason for failure in m.history] for m in queue.admin.peek(9)}
     assert reasons == {"b": ["bad one"], "c": [], "d": ["ValueError: the last one"]}
 
 
@@ -355,7 +355,7 @@ def test_a_lease_that_is_taken_over_fails_the_step_and_leaves_the_new_owner_alon
     result = run(robbed)
     assert not result.success
     assert "is lost" in str(result.failure_data_for_node("worked").error)  # type: ignore[union-attr]
-    (lease,) = queue.leases()
+    (lease,) = queue.admin.leases()
     assert lease.owner == "somebody else"
 
 
@@ -395,7 +395,7 @@ def test_a_retry_does_not_take_a_lease_from_a_foreign_owner(
     result = run(robbed, retries=1)
     assert not result.success
     assert f"it is owned by {owners[0]!r}" in str(result.failure_data_for_node("worked").error)  # type: ignore[union-attr]
-    assert [(lease.owner, lease.takeovers) for lease in queue.leases()] == [(owners[0], 1)]
+    assert [(lease.owner, lease.takeovers) for lease in queue.admin.leases()] == [(owners[0], 1)]
 
 
 def test_the_lease_of_a_deleted_run_of_the_group_is_taken_over(
@@ -423,8 +423,8 @@ def test_a_heartbeat_holds_the_lease_longer_than_it_lasts(
     @dg.op
     def slow(context: dg.OpExecutionContext) -> None:
         with resource.claimed(context, queue.name) as batch:
-            (claimed,) = queue.leases()
-            eventually(lambda: queue.leases()[0].deadline > claimed.deadline)
+            (claimed,) = queue.admin.leases()
+            eventually(lambda: queue.admin.leases()[0].deadline > claimed.deadline)
             batch.check()
 
     @dg.job

@@ -74,7 +74,7 @@ def test_messages_of_the_yaml_are_published_and_counted(materialize: Materialize
         "rmq/published": 2,
         "rmq/duplicates": 1,
     }
-    assert [message.payload for message in queue.peek(9)] == [{"n": 1}, "two"]
+    assert [message.payload for message in queue.admin.peek(9)] == [{"n": 1}, "two"]
 
 
 def test_an_asset_may_have_a_name_that_an_op_may_not(queue: LeasedQueue, seen: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_function_computes_what_is_published_when_the_run_executes(
     materialize: Materialize, queue: LeasedQueue
 ) -> None:
     assert materialize(publisher(queue.name, function="tests.dagster.pipeline.todays")).success
-    assert [message.payload for message in queue.peek(9)] == ["today's first", "today's second"]
+    assert [message.payload for message in queue.admin.peek(9)] == ["today's first", "today's second"]
 
 
 def test_each_message_goes_to_the_queue_of_its_partition(
@@ -128,7 +128,7 @@ def test_a_failed_spark_job_is_retried_with_the_same_messages_and_nacks_them_at_
     assert not materialize(job(queue.name, seen, "fail", retries=1)).success
     first, second = notes(seen)
     assert first["lease_id"] == second["lease_id"]
-    (message,) = queue.peek(9)
+    (message,) = queue.admin.peek(9)
     assert message.history[-1].kind == "nack"
 
 

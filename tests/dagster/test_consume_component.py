@@ -63,7 +63,7 @@ def test_a_function_gets_each_message_and_only_the_one_that_fails_is_nacked(
     told = metadata(materialize(consumer(queue.name, max_messages=3)))
     assert worked == ["a", "bad", "c"]
     assert (told["rmq/claimed"], told["rmq/nacked"]) == (3, 1)
-    by_payload = {message.payload: message for message in queue.peek(9)}
+    by_payload = {message.payload: message for message in queue.admin.peek(9)}
     assert by_payload.keys() == {"next", "bad"}
     assert by_payload["bad"].history[-1].reason == "ValueError: cannot read 17"
 
@@ -76,13 +76,13 @@ def test_a_lease_that_ends_in_work_is_blamed_on_the_message_in_work(
 
     def killed(given: Any) -> None:
         if per == "batch" or given.payload == "b":
-            (lease,) = queue.leases()
-            queue.expire_lease(lease.id)
+            (lease,) = queue.admin.leases()
+            queue.admin.expire_lease(lease.id)
 
     monkeypatch.setattr(callables, "work", killed)
     queue.publish_many(["a", "b", "c"])
     assert not materialize(consumer(queue.name, per=per, on_error="fail")).success
-    assert sorted(str(message.payload) for message in queue.peek(9) if message.history) == blamed
+    assert sorted(str(message.payload) for message in queue.admin.peek(9) if message.history) == blamed
 
 
 def test_a_run_without_messages_succeeds_and_calls_nothing(
@@ -117,7 +117,7 @@ def test_a_function_of_a_batch_may_settle_messages_and_adds_to_the_metadata(
     queue.publish_many([[1], [20], [300]])
     told = metadata(materialize(consumer(queue.name, "summed", per="batch")))
     assert (told["total"], told["rmq/claimed"], told["rmq/released"]) == (321, 3, 1)
-    assert [message.payload for message in queue.peek(9)] == [[1]]
+    assert [message.payload for message in queue.admin.peek(9)] == [[1]]
 
 
 def test_a_function_may_ask_for_the_context_of_the_step(

@@ -100,9 +100,9 @@ def execute(queue: LeasedQueue, home: dg.DagsterInstance, redis_url: str, tmp_pa
 def outcome(queue: LeasedQueue, run: str) -> str:
     """Return what became of the only message of a queue."""
     assert queue.backlog().fence, "nothing was claimed"
-    if queue.leases():
+    if queue.admin.leases():
         return HELD
-    (message,) = queue.peek(9)
+    (message,) = queue.admin.peek(9)
     assert len(message.history) == min(message.deliveries, 1), "one failure, whatever its number of tries"
     if not message.history:
         return RELEASED

@@ -95,7 +95,7 @@ def test_the_asset_shows_reasons_in_groups_and_the_newest_letters_without_their_
     assert groups == [("cannot read #", 3), ("no such table", 1)]
     newest = records(seen, "rmq/newest")
     assert [record["reason"] for record in newest] == ["cannot read 333", "no such table", "cannot read 22"]
-    assert newest[0]["id"] == queue.dead_letters(1)[0].id
+    assert newest[0]["id"] == queue.admin.dead_letters(1)[0].id
     assert secret not in str(seen)
 
 
@@ -113,9 +113,9 @@ def test_the_version_changes_when_a_newer_letter_arrives_and_not_when_letters_le
     die(redis_url, queue.name, ("b", "y"))
     first = observe().tags[DATA_VERSION]
     assert observe().tags[DATA_VERSION] == first
-    queue.discard([queue.dead_letters(1)[0].id])
+    queue.admin.discard([queue.admin.dead_letters(1)[0].id])
     assert observe().tags[DATA_VERSION] == first
-    queue.purge("dead")
+    queue.admin.purge("dead")
     assert observe().tags[DATA_VERSION] == first
     die(redis_url, queue.name, ("c", "x"))
     assert observe().tags[DATA_VERSION] != first
@@ -156,7 +156,7 @@ def test_a_redrive_moves_the_letters_that_meet_its_conditions_and_counts_them(
 ) -> None:
     die(redis_url, queue.name, ("a", "cannot read 1"), ("b", "cannot read 22"), ("c", "no such table"))
     result = redrive(**conditions)
-    assert sorted(message.payload for message in queue.dead_letters(9)) == left
+    assert sorted(message.payload for message in queue.admin.dead_letters(9)) == left
     assert result.output_for_node(f"redrive_{queue.name}") == 3 - len(left)
     run = instance.get_run_by_id(result.run_id)
     assert run is not None
@@ -171,12 +171,12 @@ def test_a_redrive_moves_the_letters_that_meet_its_conditions_and_counts_them(
 
 def test_one_letter_is_redriven_by_its_id(redrive: Redrive, redis_url: str, queue: LeasedQueue) -> None:
     die(redis_url, queue.name, ("a", "x"), ("b", "x"))
-    result = redrive(message_id=queue.dead_letters(1)[0].id)
+    result = redrive(message_id=queue.admin.dead_letters(1)[0].id)
     assert result.success
-    assert [(mark.kind, mark.by) for mark in queue.marks()] == [
+    assert [(mark.kind, mark.by) for mark in queue.admin.marks()] == [
         ("redrive", f"dagster:{queue.name}_redrive/{result.run_id}")
     ]
-    assert [message.payload for message in queue.peek(9)] == ["b"]
+    assert [message.payload for message in queue.admin.peek(9)] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_the_observer_reports_dead_letters_when_they_changed(
     die(redis_url, queue.name, ("a", "x"))
     assert counted() == [1]
     assert counted() == []
-    queue.purge("dead")
+    queue.admin.purge("dead")
     die(redis_url, queue.name, ("b", "x"))
     assert counted() == [1]  # as many as before, but another one
 

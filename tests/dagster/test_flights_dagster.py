@@ -72,4 +72,4 @@ def test_its_sensor_requests_a_run_for_ready_messages(
         result = flights_dagster.doorbell(context)
     assert isinstance(result, dg.SensorResult)
     assert [request.run_key for request in result.run_requests or ()] == [f"{flights_dagster.QUEUE}:1"]
-    example.purge("ready")
+    example.admin.purge("ready")

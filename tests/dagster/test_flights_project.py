@@ -89,5 +89,5 @@ def test_the_days_of_an_airport_go_from_the_publisher_through_the_sensor_to_the_
     for airport in ("EWR", "JFK", "LGA"):
         with LeasedQueue(redis_url, f"airport-days/{airport}") as queue:
             left[airport] = queue.stats()[:5]
-            queue.purge("ready")
+            queue.admin.purge("ready")
     assert left == {"EWR": (DAYS, 0, 0, 0, 0), "JFK": (0, 0, 0, 0, 0), "LGA": (DAYS, 0, 0, 0, 0)}

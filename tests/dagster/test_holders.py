@@ -85,7 +85,7 @@ def test_a_tick_releases_the_lease_of_a_canceled_run_and_requests_a_run_at_once(
 ) -> None:
     keep(run_of(CANCELED).run_id)
     assert len(tick().run_requests or ()) == 1
-    assert [(message.deliveries, message.history) for message in queue.peek(9)] == [(0, ())]
+    assert [(message.deliveries, message.history) for message in queue.admin.peek(9)] == [(0, ())]
 
 
 def test_a_tick_releases_the_lease_kept_for_a_deleted_run(
@@ -98,7 +98,7 @@ def test_a_tick_releases_the_lease_kept_for_a_deleted_run(
     instance.delete_run(run.run_id)
     tick()
     assert queue.stats()[:5] == BACK
-    assert [(message.deliveries, message.history) for message in queue.peek(9)] == [(0, ())]
+    assert [(message.deliveries, message.history) for message in queue.admin.peek(9)] == [(0, ())]
 
 
 def test_the_lease_of_a_deleted_run_is_released_in_claim_mode(tick: Tick, queue: LeasedQueue, keep: Keep) -> None:
@@ -176,7 +176,7 @@ def test_the_lease_of_a_run_that_failed_finally_is_nacked(
     run = run_of(FAILED)
     keep(run.run_id)
     tick()
-    (message,) = queue.peek(9)
+    (message,) = queue.admin.peek(9)
     assert (message.deliveries, message.history[-1].reason) == (1, f"run {run.run_id} failed")
 
 
@@ -186,7 +186,7 @@ def test_the_lease_left_by_a_successful_run_is_nacked_because_nothing_is_known_o
     run = run_of(SUCCESS)
     keep(run.run_id)
     tick()
-    (message,) = queue.peek(9)
+    (message,) = queue.admin.peek(9)
     assert (message.deliveries, message.history[-1].reason) == (1, f"run {run.run_id} succeeded without settling it")
 
 
@@ -220,7 +220,7 @@ def test_the_lease_of_a_failed_run_waits_for_its_retry_until_that_is_canceled_or
         end(retry)
         tick()
         assert queue.stats().leases == 0
-    assert [(message.deliveries, message.history) for message in queue.peek(9)] == [(0, ())] * 2
+    assert [(message.deliveries, message.history) for message in queue.admin.peek(9)] == [(0, ())] * 2
 
 
 def test_the_lease_of_a_failed_run_is_nacked_when_its_last_retry_failed_before_a_claim(
@@ -234,7 +234,7 @@ def test_the_lease_of_a_failed_run_is_nacked_when_its_last_retry_failed_before_a
     assert queue.stats()[:5] == HELD, "the retry will be retried"
     instance.add_run_tags(retry.run_id, {WILL_RETRY: "false"})
     tick()
-    (message,) = queue.peek(9)
+    (message,) = queue.admin.peek(9)
     assert message.history[-1].reason == f"run {run.run_id} failed"
 
 

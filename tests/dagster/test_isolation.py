@@ -94,7 +94,7 @@ def test_a_claiming_tick_makes_a_claim_for_every_run_it_requests(
     queue.publish_many(FRESH)
     asked = tick(queue.name, claim_for=60)
     assert [request.tags[LEASE] for request in asked] == ["bell/1", "bell/2", "bell/3"]
-    assert sorted((lease.count, lease.isolation is not None) for lease in queue.leases()) == [
+    assert sorted((lease.count, lease.isolation is not None) for lease in queue.admin.leases()) == [
         (15, True),
         (15, True),
         (30, False),
@@ -120,4 +120,4 @@ def test_runs_find_the_bad_message_by_halving_and_report_it(
     assert len(claimed) <= 6
     assert said[0].startswith("got 4 of 30: these have failed together before")
     assert len(said) == len(claimed)
-    assert [message.payload for message in queue.peek(9)] in ([], ["bad"])
+    assert [message.payload for message in queue.admin.peek(9)] in ([], ["bad"])

@@ -40,8 +40,8 @@ def test_a_retried_step_publishes_each_block_once(
         publisher()
 
     assert work.execute_in_process(instance=instance).success
-    assert [message.payload for message in queue.peek(9)] == ["a", "b", "c"]
-    assert all(message.headers["dagster-step-key"] == "publisher" for message in queue.peek(9))
+    assert [message.payload for message in queue.admin.peek(9)] == ["a", "b", "c"]
+    assert all(message.headers["dagster-step-key"] == "publisher" for message in queue.admin.peek(9))
     expected = {None: [True, True], IN: [True, True], BETWEEN: [True, False, True], AFTER: [True, True, False, False]}
     assert seen == expected[fails]
 

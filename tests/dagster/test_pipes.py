@@ -51,7 +51,7 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 def ready(queue: LeasedQueue) -> list[Message]:
     """Return the ready payloads, oldest first; claims nothing."""
-    return queue.peek(1000)
+    return queue.admin.peek(1000)
 
 
 def test_the_run_acks_for_a_successful_driver_without_rmq(
@@ -160,7 +160,7 @@ def test_no_other_consumer_gets_the_messages_between_a_failure_and_its_retry(
 
     def check(path: Path) -> int:
         if tries(path) == 1:
-            between.append((queue.claim(), queue.leases()[0].deadline))
+            between.append((queue.claim(), queue.admin.leases()[0].deadline))
         return tries(path)
 
     monkeypatch.setattr(pipeline, "tries_so_far", check)
@@ -196,7 +196,7 @@ def test_a_message_that_always_fails_ends_as_a_dead_letter(materialize: Material
     for _ in range(pipeline.CONFIG.max_deliveries or 0):
         assert not materialize("fail").success
     assert queue.stats().ready == 0
-    assert [dead.payload for dead in queue.dead_letters()] == ["poison"]
+    assert [dead.payload for dead in queue.admin.dead_letters()] == ["poison"]
 
 
 def test_a_driver_that_succeeds_without_settling_its_adopted_lease_is_a_failure(
@@ -224,7 +224,7 @@ def test_losing_the_lease_stops_the_driver_and_leaves_the_new_owner_alone(
     result = materialize("be_robbed")
     assert not result.success
     assert "LeaseOwnedByOther" in str(result.failure_data_for_node("worked"))
-    assert [lease.owner for lease in queue.leases()] == ["somebody else"]
+    assert [lease.owner for lease in queue.admin.leases()] == ["somebody else"]
     (driver,) = notes(seen)  # a second note would show that it was not stopped
     with pytest.raises(ProcessLookupError):
         os.kill(driver["pid"], 0)
@@ -256,5 +256,5 @@ def test_an_outage_of_redis_when_the_driver_fails_hides_nothing_and_lets_the_lea
     assert not result.success
     assert "exit code 3" in str(result.failure_data_for_node("worked").error)  # type: ignore[union-attr]
     with LeasedQueue(url, "fragile", pipeline.CONFIG) as queue:  # starts the server again with its stored data
-        assert [lease.owner for lease in queue.leases()] == [result.run_id]
+        assert [lease.owner for lease in queue.admin.leases()] == [result.run_id]
     embedded.stop(tmp_path / "redis")

@@ -62,7 +62,7 @@ def test_a_result_that_cannot_be_built_acks_nothing_and_the_retry_gets_the_same_
     assert run("succeed", fails_once).success
     first, second = notes(seen)
     assert first["lease_id"] == second["lease_id"]
-    assert [message.payload for message in queue.peek(9)] == ["a later one"] * 2
+    assert [message.payload for message in queue.admin.peek(9)] == ["a later one"] * 2
 
 
 def test_messages_whose_result_no_try_can_build_are_nacked_with_the_reason(run: Run, queue: LeasedQueue) -> None:
@@ -72,7 +72,7 @@ def test_messages_whose_result_no_try_can_build_are_nacked_with_the_reason(run: 
         raise ValueError("no plot")
 
     assert not run("succeed", fails).success
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert message.history[-1].reason == "ValueError: no plot"
 
 
@@ -101,8 +101,8 @@ def test_a_lease_that_is_taken_over_in_the_block_fails_the_step_and_leaves_the_n
     queue.publish("a")
 
     def robbed(driver: LeasedInvocation) -> None:
-        (lease,) = queue.leases()
+        (lease,) = queue.admin.leases()
         queue.adopt(lease.id, owner="somebody else")
 
     assert not run("succeed", robbed).success
-    assert [lease.owner for lease in queue.leases()] == ["somebody else"]
+    assert [lease.owner for lease in queue.admin.leases()] == ["somebody else"]

@@ -151,7 +151,7 @@ def test_runs_are_requested_for_expired_leases_and_due_messages(tick: Tick, queu
     queue.publish("a")
     queue.claim(lease=0.05)
     assert eventually(lambda: asked(tick())) == 1
-    queue.purge("ready")
+    queue.admin.purge("ready")
     queue.publish("a", delay=0.05)
     assert eventually(lambda: asked(tick())) == 1
 

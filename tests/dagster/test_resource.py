@@ -96,8 +96,10 @@ def test_messages_name_the_run_and_the_step_that_publish_them(
             threads.submit(opened.publish, "d").result()
 
     run = dg.materialize([flights], resources={"redis_queue": redis_queue}, instance=instance)
-    found = queue.browse("ready").messages
-    publishers = [step.who for message in found for step in queue.why(message.id).steps if step.what == "published"]
+    found = queue.admin.browse("ready").messages
+    publishers = [
+        step.who for message in found for step in queue.admin.why(message.id).steps if step.what == "published"
+    ]
     of_run = f"dagster {run.dagster_run.job_name}/{run.run_id}"
     assert publishers == [f"{of_run}/flights"] * 3 + [of_run]
     assert found[0].headers["tenant"] == "acme"
@@ -105,4 +107,4 @@ def test_messages_name_the_run_and_the_step_that_publish_them(
 
 def test_outside_of_a_run_messages_name_no_publisher(redis_queue: RedisQueueResource, queue: LeasedQueue) -> None:
     redis_queue.publish(queue.name, ["a"])
-    assert queue.peek()[0].headers == {}
+    assert queue.admin.peek()[0].headers == {}

@@ -52,7 +52,7 @@ def test_a_failed_run_that_dagster_will_retry_keeps_its_lease_for_the_run_that_f
     queue.publish_many(["a", "b"])
     with execute("adopt_and_fail", "adopt") as failed:
         assert not failed.success
-    (lease,) = queue.leases()
+    (lease,) = queue.admin.leases()
     assert lease.owner == failed.run_id
     with execute("adopt_and_fail", "adopt", after=failed.run_id) as retried:
         assert retried.success
@@ -69,7 +69,7 @@ def test_the_last_run_of_a_group_nacks(execute: Execute, queue: LeasedQueue) -> 
         pass
     with execute("fail", after=first.run_id) as last:
         assert not last.success
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert message.history[-1].owner == last.run_id
 
 

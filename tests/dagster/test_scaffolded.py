@@ -85,7 +85,7 @@ def test_the_scaffolded_messages_are_published_and_the_scaffolded_job_shows_and_
         scaffold(project, queue.name, name)
     for _ in range(2):  # the second time, they are duplicates
         materialize(project, redis_queue, "orders", instance=instance)
-    assert [message.payload for message in queue.peek(9)] == [{"name": "first"}, {"name": "second"}]
+    assert [message.payload for message in queue.admin.peek(9)] == [{"name": "first"}, {"name": "second"}]
     materialize(project, redis_queue, "invoices", instance=instance)
     assert '{"name":"second"}' in capfd.readouterr().out
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)

@@ -86,11 +86,11 @@ def test_too_little_work_requests_a_run_when_it_has_waited_long_enough(tick: Tic
 
 def test_a_paused_queue_gets_no_runs_and_the_skip_reason_says_so(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish_many(["a", "b"])
-    queue.pause()
+    queue.admin.pause()
     result = tick(queue.name, max_age=0.001)
     assert not requests(result)
     assert f"{queue.name!r} is paused, with 2 ready" in str(result.skip_reason)
-    queue.resume()
+    queue.admin.resume()
     assert len(requests(tick(queue.name))) == 2
 
 
@@ -233,7 +233,7 @@ def test_queues_that_other_programs_named_are_served_and_one_that_dagster_refuse
     (added,) = result.dynamic_partitions_requests or ()
     instance.add_dynamic_partitions("tenants", added.partition_keys)  # Dagster checks them
     for value in ("A&B", "x/y", "50%", "東京", "M%C3%BCller"):
-        redis_queue.queue(f"{tenants.prefix}/{value}", CONFIG).purge("ready")
+        redis_queue.queue(f"{tenants.prefix}/{value}", CONFIG).admin.purge("ready")
     assert f"'{tenants.prefix}/a...b' left out, all others served" in str(tick(tenants, cursor="9").skip_reason)
 
 
@@ -242,7 +242,7 @@ def test_a_partition_without_work_is_left_alone(
 ) -> None:
     queue = redis_queue.queue(tenants.queue("north"), CONFIG)
     queue.publish("a")
-    queue.purge("ready")
+    queue.admin.purge("ready")
     result = tick(tenants)
     assert not requests(result)
     assert not result.dynamic_partitions_requests
@@ -268,12 +268,12 @@ def test_only_the_partition_beyond_the_limit_is_left_out_and_the_tick_reports_it
     assert sorted(filter(None, (request.partition_key for request in requests(result)))) == ["north", "south"]
     assert not result.dynamic_partitions_requests
     for tenant in ("north", "south"):
-        redis_queue.queue(tenants.queue(tenant), CONFIG).purge("ready")
+        redis_queue.queue(tenants.queue(tenant), CONFIG).admin.purge("ready")
     told = str(tick(tenants, cursor="2").skip_reason)
     assert f"{tenants.queue('suoth')!r} left out, all others served: there are most=2 partitions 'tenants'" in told
     wrong = redis_queue.queue(tenants.queue("suoth"), CONFIG)
-    wrong.purge("ready")
-    wrong.unregister()
+    wrong.admin.purge("ready")
+    wrong.admin.unregister()
     assert "nothing ready" in str(tick(tenants, cursor="2").skip_reason)
 
 
@@ -304,7 +304,7 @@ def calls(client: Any) -> int:
 
 @pytest.fixture
 def deliveries(queue: LeasedQueue) -> Callable[[], list[int]]:
-    return lambda: [message.deliveries for message in queue.peek(9)]
+    return lambda: [message.deliveries for message in queue.admin.peek(9)]
 
 
 def test_a_claiming_sensor_claims_a_batch_for_each_run_and_the_run_works_on_it(
@@ -315,7 +315,7 @@ def test_a_claiming_sensor_claims_a_batch_for_each_run_and_the_run_works_on_it(
     assert [request.tags[LEASE] for request in (first, second)] == ["bell/1", "bell/2"]
     assert queue.stats()[:4] == (0, 0, 3, 2)
     assert launched(second).success
-    assert [lease.id for lease in queue.leases()] == ["bell/1"]
+    assert [lease.id for lease in queue.admin.leases()] == ["bell/1"]
     assert launched(first).success
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
@@ -328,7 +328,7 @@ def test_the_claim_of_a_tick_that_dagster_aborted_is_repeated_by_the_next_tick(
     assert queue.stats()[:4] == (0, 0, 2, 1)
     (again,) = requests(tick(queue.name, cursor="4", batch=2, claim_for=60))
     assert (first.run_key, first.tags) == (again.run_key, again.tags)
-    (lease,) = queue.leases()
+    (lease,) = queue.admin.leases()
     assert (lease.id, lease.count) == ("bell/5", 2)
     queue.release(queue.adopt(lease.id))
     assert deliveries() == [0, 0]
@@ -350,9 +350,9 @@ def test_the_claim_of_a_tick_is_held_while_its_run_waits(
     queue.publish("a")
     asked = tick(queue.name, claim_for=60)
     requested(requests(asked)[0], dg.DagsterRunStatus.NOT_STARTED)
-    (claimed,) = queue.leases()
+    (claimed,) = queue.admin.leases()
     tick(queue.name, cursor=asked.cursor, claim_for=3600)
-    (held,) = queue.leases()
+    (held,) = queue.admin.leases()
     assert claimed.deadline
     assert held.deadline
     assert (held.deadline - claimed.deadline).total_seconds() > 3000
@@ -366,9 +366,9 @@ def test_the_claim_of_a_tick_is_left_to_a_run_that_has_started(
     queue.publish("a")
     asked = tick(queue.name, claim_for=60)
     requested(requests(asked)[0], dg.DagsterRunStatus.STARTED)
-    before = queue.leases()
+    before = queue.admin.leases()
     tick(queue.name, cursor=asked.cursor, claim_for=3600)
-    assert queue.leases() == before
+    assert queue.admin.leases() == before
 
 
 @pytest.mark.parametrize("ended", [dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE])
@@ -383,16 +383,16 @@ def test_the_claim_of_a_tick_is_released_when_its_run_ended_before_its_claim(
     requested(requests(asked)[0], ended)
     again = tick(queue.name, cursor=asked.cursor, claim_for=60)
     assert [request.tags[LEASE] for request in requests(again)] == ["bell/2"]
-    (lease,) = queue.leases()
+    (lease,) = queue.admin.leases()
     assert lease.id == "bell/2"
 
 
 def test_the_claim_of_a_tick_is_left_alone_until_dagster_has_launched_its_run(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("a")
     asked = tick(queue.name, claim_for=60)
-    before = queue.leases()
+    before = queue.admin.leases()
     assert not requests(tick(queue.name, cursor=asked.cursor, claim_for=60))
-    assert queue.leases() == before
+    assert queue.admin.leases() == before
 
 
 def test_a_claiming_tick_takes_nothing_from_a_run_that_has_begun(tick: Tick, queue: LeasedQueue) -> None:
@@ -401,7 +401,7 @@ def test_a_claiming_tick_takes_nothing_from_a_run_that_has_begun(tick: Tick, que
     result = tick(queue.name, cursor="4", claim_for=60)
     assert not requests(result)
     assert result.cursor == "5"
-    (lease,) = queue.leases()
+    (lease,) = queue.admin.leases()
     assert lease.owner == "a run"
     assert [request.tags[LEASE] for request in requests(tick(queue.name, cursor="5", claim_for=60))] == ["bell/6"]
 

@@ -192,18 +192,18 @@ def test_a_claim_of_a_tick_waits_for_the_run_of_its_own_code_location(
     """It does not wait for a run of another location, which may have ended long ago."""
     queue.publish("m")
     assert keys(tick(location="prod", claim_for=60)) == [f"{queue.name}:1"]
-    (lease,) = queue.leases()
+    (lease,) = queue.admin.leases()
     requested(1, dg.DagsterRunStatus.NOT_STARTED, **{LEASE: lease.id, REPOSITORY: "__repository__@prod"})
     requested(1, dg.DagsterRunStatus.FAILURE, **{LEASE: lease.id, REPOSITORY: "__repository__@staging"})
     assert keys(tick(cursor="1", location="prod", claim_for=60)) == []
-    assert [held.id for held in queue.leases()] == [lease.id]
+    assert [held.id for held in queue.admin.leases()] == [lease.id]
 
 
 def test_two_code_locations_with_the_same_sensor_use_different_lease_ids(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish_many(["a", "b"])
     for location in ("prod", "staging"):
         assert len(keys(tick(cursor="4", location=location, claim_for=60, max_in_flight_runs=1))) == 1
-    held = {lease.id: (lease.owner, lease.takeovers) for lease in queue.leases()}
+    held = {lease.id: (lease.owner, lease.takeovers) for lease in queue.admin.leases()}
     assert held == {
         f"bell@__repository__@{location}/5": (f"bell@__repository__@{location}", 0) for location in ("prod", "staging")
     }
@@ -217,9 +217,9 @@ def test_a_claim_of_the_previous_version_is_held_for_its_run_and_left_alone_by_o
     queue.claim(lease_id="bell/5", owner="bell", lease=60)
     requested(5, dg.DagsterRunStatus.NOT_STARTED, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
     tick(cursor="0", location="staging", claim_for=60)
-    (before,) = queue.leases()
+    (before,) = queue.admin.leases()
     tick(cursor="5", location="prod", claim_for=3600)
-    (after,) = queue.leases()
+    (after,) = queue.admin.leases()
     assert (after.id, after.owner, after.takeovers) == ("bell/5", "bell", 0)
     assert before.deadline
     assert after.deadline
@@ -234,7 +234,7 @@ def test_a_claim_of_the_previous_version_is_released_when_its_run_has_ended(
     requested(5, dg.DagsterRunStatus.FAILURE, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
     assert keys(tick(cursor="5", location="prod")) == []
     assert keys(tick(cursor="5", location="prod", claim_for=60)) == [f"{queue.name}:6"]
-    assert [(lease.id, lease.takeovers) for lease in queue.leases()] == [("bell@__repository__@prod/6", 0)]
+    assert [(lease.id, lease.takeovers) for lease in queue.admin.leases()] == [("bell@__repository__@prod/6", 0)]
 
 
 @pytest.mark.parametrize("cursor", [None, "", "reset by hand"])

@@ -62,7 +62,7 @@ def test_the_lease_of_a_failed_run_expires_with_the_run_as_its_reason(
     run = run_of(FAILED)
     queue.claim(lease_id="work", owner=run.run_id, max_messages=2)
     ended(run)
-    assert [(m.payload, m.deliveries, m.history[-1].reason) for m in queue.peek(9)] == [
+    assert [(m.payload, m.deliveries, m.history[-1].reason) for m in queue.admin.peek(9)] == [
         ("a", 1, f"run {run.run_id} failed"),
         ("b", 1, f"run {run.run_id} failed"),
     ]
@@ -77,7 +77,7 @@ def test_a_kill_in_sequential_work_counts_for_the_message_that_was_in_work_alone
     assert lease is not None
     queue.ack(lease, [next(iter(queue.messages(lease)))])
     ended(run)
-    assert {m.payload: (m.deliveries, [f.reason for f in m.history]) for m in queue.peek(9)} == {
+    assert {m.payload: (m.deliveries, [f.reason for f in m.history]) for m in queue.admin.peek(9)} == {
         "b": (1, [f"run {run.run_id} failed"]),
         "c": (0, []),
     }
@@ -90,7 +90,7 @@ def test_the_lease_of_a_canceled_run_is_released(
     run = run_of(CANCELED)
     queue.claim(lease_id="work", owner=run.run_id)
     ended(run)
-    assert [(m.deliveries, m.history) for m in queue.peek(9)] == [(0, ())]
+    assert [(m.deliveries, m.history) for m in queue.admin.peek(9)] == [(0, ())]
 
 
 def test_a_failed_run_that_dagster_will_retry_keeps_its_lease(
@@ -100,7 +100,7 @@ def test_a_failed_run_that_dagster_will_retry_keeps_its_lease(
     run = run_of(FAILED, **{WILL_RETRY: "true"})
     queue.claim(lease_id="work", owner=run.run_id)
     ended(run)
-    assert [lease.owner for lease in queue.leases()] == [run.run_id]
+    assert [lease.owner for lease in queue.admin.leases()] == [run.run_id]
 
 
 @pytest.mark.parametrize(("max_retries", "kept"), [(1, 1), (0, 0)])
@@ -118,7 +118,7 @@ def test_the_sensor_computes_whether_dagster_will_retry_before_dagster_has_recor
             **given, dagster_run=run, resources={"redis_queue": redis_queue}
         ) as context:
             on_failure(context)
-    assert len(queue.leases()) == kept
+    assert len(queue.admin.leases()) == kept
 
 
 @pytest.mark.parametrize("status", [FAILED, CANCELED])
@@ -140,7 +140,7 @@ def test_a_late_sensor_does_not_affect_a_running_retry(
     def retried(context) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001  Dagster would compare a string
         with redis_queue.claimed(context, queue.name, config=CONFIG) as batch:
             ended(before)
-            seen.append((batch.payloads, [lease.owner for lease in queue.leases()], context.run.run_id))
+            seen.append((batch.payloads, [lease.owner for lease in queue.admin.leases()], context.run.run_id))
 
     @dg.job(executor_def=dg.in_process_executor)
     def retry() -> None:
@@ -164,10 +164,10 @@ def test_a_retry_that_takes_over_between_the_check_and_the_settle_is_left_alone(
     queue.publish("a")
     run = run_of(FAILED)
     queue.claim(lease_id="work", owner=run.run_id)
-    seen: list[LeaseInfo] = queue.leases()
+    seen: list[LeaseInfo] = queue.admin.leases()
     retry = queue.claim(lease_id="work", owner="the retry")
     assert retry is not None
-    monkeypatch.setattr(LeasedQueue, "leases", lambda self, limit=100: seen)
+    monkeypatch.setattr(LeasedQueue.admin, "leases", lambda self, limit=100: seen)
     ended(run)
     assert queue.lease_info("work").owner == "the retry"  # type: ignore[union-attr]
     queue.ack(retry)

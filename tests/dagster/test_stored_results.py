@@ -76,7 +76,7 @@ def test_a_yielded_value_that_cannot_be_stored_nacks_after_the_last_try(
     job = storing(redis_queue, queue, Warehouse(failures=9), retries, yields=True)
     assert not job.execute_in_process(instance=instance, raise_on_error=False).success
     gc.collect()  # Dagster's record of the last failure references the step as long as the process of the run lives
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert message.deliveries == retries + 1
     assert message.history[-1].reason == "ConnectionError: the warehouse is down"
 
@@ -104,7 +104,7 @@ def test_a_step_closed_by_dagsters_event_log_settles_its_lease_without_waiting(
     queue.publish("a")
     assert work.execute_in_process(instance=instance, raise_on_error=False).success
     eventually(lambda: queue.stats().ready == 1)
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     assert message.history[-1].reason == "the result could not be stored"
 
 

@@ -74,7 +74,7 @@ def test_a_driver_that_never_adopts_is_no_success(materialize: Materialize, queu
     result = materialize("ignore")
     assert not result.success
     assert "no driver adopted" in failure(result)
-    assert [message.deliveries for message in queue.peek(5)] == [1, 1]
+    assert [message.deliveries for message in queue.admin.peek(5)] == [1, 1]
 
 
 def test_the_step_acks_for_a_driver_that_cannot_adopt(materialize: Materialize, queue: LeasedQueue) -> None:
@@ -94,7 +94,7 @@ def test_the_driver_of_a_retry_gets_the_same_messages(materialize: Materialize, 
 def test_the_last_failure_nacks(materialize: Materialize, queue: LeasedQueue) -> None:
     queue.publish_many("ab")
     assert not materialize("fail").success
-    assert [message.deliveries for message in queue.peek(5)] == [1, 1]
+    assert [message.deliveries for message in queue.admin.peek(5)] == [1, 1]
 
 
 def test_a_driver_that_leaves_its_messages_unsettled_is_no_success(
@@ -104,7 +104,7 @@ def test_a_driver_that_leaves_its_messages_unsettled_is_no_success(
     result = materialize("forget")
     assert not result.success
     assert "left messages unsettled" in failure(result)
-    assert [message.deliveries for message in queue.peek(5)] == [1]
+    assert [message.deliveries for message in queue.admin.peek(5)] == [1]
 
 
 def test_a_lease_that_another_owner_takes_fails_the_step(materialize: Materialize, queue: LeasedQueue) -> None:

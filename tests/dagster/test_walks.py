@@ -94,7 +94,7 @@ def orders(redis_url: str) -> Iterator[LeasedQueue]:
     """The queue of the guides, emptied afterwards."""
     with LeasedQueue(redis_url, "orders") as queue:
         yield queue
-        queue.purge("ready")
+        queue.admin.purge("ready")
 
 
 def walked(guide: str, project: Path, walk: Walk) -> str:
@@ -130,7 +130,7 @@ def test_the_steps_for_an_existing_project_work_as_written(project: Path, walk: 
 
 
 def test_the_steps_of_the_guide_to_components_work_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
-    before = orders.totals().acked
+    before = orders.admin.totals().acked
     guide = (DOCS / "tutorials" / "dagster.md").read_text("utf-8")
     write(project, next(step for step in STEP.finditer(guide) if step["file"]))  # the project's resource
     said = walked("how-to/dagster-components.md", project, walk)
@@ -138,4 +138,4 @@ def test_the_steps_of_the_guide_to_components_work_as_written(project: Path, wal
     assert said.count("All component YAML validated successfully") == 5  # `dg check defs` checks it too
     assert said.count("All definitions loaded successfully") == 3
     assert orders.stats()[:5] == (0, 0, 0, 0, 0)
-    assert orders.totals().acked - before == 2
+    assert orders.admin.totals().acked - before == 2

@@ -56,7 +56,7 @@ def test_the_messages_of_a_worker_that_is_gone_or_hangs_are_released(scene: Scen
 def test_a_paused_queue_is_resumed(scene: Scene, mouse: Mouse) -> None:
     scene.publish(*"abc")
     with scene.queue() as queue:
-        queue.pause()
+        queue.admin.pause()
     assert scene.worked("ack") == 0
     drill = mouse.drills("(c) does not drain: paused")
     with drill.doing("find"):

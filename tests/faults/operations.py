@@ -106,7 +106,7 @@ def duplicate(queue: Any, _: redis.Redis) -> None:
 def paused(queue: Any, client: redis.Redis) -> None:
     """Publish three messages to a paused queue."""
     ids(queue, client)
-    queue.pause()
+    queue.admin.pause()
 
 
 def refs(lease: Lease, *indexes: int) -> list[MessageRef]:
@@ -199,18 +199,18 @@ OPERATIONS = (
     Operation("reclaim by looking", lambda queue, _: queue.backlog().ready, expired(3)),
     Operation("reclaim chunks", lambda queue, _: queue.backlog().ready, expired(BACK)),
     Operation("reclaim by claiming", lambda queue, _: _claim_twice(queue), expired(3)),
-    Operation("redrive", lambda queue, _: queue.redrive(2), dead(3), ONCE),
-    Operation("redrive chunks", lambda queue, _: queue.redrive(), dead(2500), ONCE),
-    Operation("redrive nothing", lambda queue, _: queue.redrive()),
-    Operation("purge ready", lambda queue, _: queue.purge("ready"), published(3)),
-    Operation("purge delayed", lambda queue, _: queue.purge("delayed"), delayed),
-    Operation("purge dead", lambda queue, _: queue.purge("dead"), dead(3), ONCE),
-    Operation("cancel ready", lambda queue, made: queue.cancel(made[1]), ids),
-    Operation("cancel delayed", lambda queue, made: queue.cancel(made[1]), delayed),
-    Operation("cancel what is gone", lambda queue, _: queue.cancel("gone"), ids),
-    Operation("forget", lambda queue, _: (queue.forget("m7"), queue.publish("x", dedup_key="m7")[1]), duplicate),
-    Operation("pause", lambda queue, _: (queue.pause(), queue.stats().paused, queue.claim()), published(3)),
-    Operation("resume", lambda queue, _: (queue.resume(), queue.stats().paused), paused),
+    Operation("redrive", lambda queue, _: queue.admin.redrive(2), dead(3), ONCE),
+    Operation("redrive chunks", lambda queue, _: queue.admin.redrive(), dead(2500), ONCE),
+    Operation("redrive nothing", lambda queue, _: queue.admin.redrive()),
+    Operation("purge ready", lambda queue, _: queue.admin.purge("ready"), published(3)),
+    Operation("purge delayed", lambda queue, _: queue.admin.purge("delayed"), delayed),
+    Operation("purge dead", lambda queue, _: queue.admin.purge("dead"), dead(3), ONCE),
+    Operation("cancel ready", lambda queue, made: queue.admin.cancel(made[1]), ids),
+    Operation("cancel delayed", lambda queue, made: queue.admin.cancel(made[1]), delayed),
+    Operation("cancel what is gone", lambda queue, _: queue.admin.cancel("gone"), ids),
+    Operation("forget", lambda queue, _: (queue.admin.forget("m7"), queue.publish("x", dedup_key="m7")[1]), duplicate),
+    Operation("pause", lambda queue, _: (queue.admin.pause(), queue.stats().paused, queue.claim()), published(3)),
+    Operation("resume", lambda queue, _: (queue.admin.resume(), queue.stats().paused), paused),
     Operation("process", lambda queue, _: [message.payload for message in processed(queue, _)], published(3)),
 )
 

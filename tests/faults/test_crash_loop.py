@@ -54,7 +54,7 @@ def dies(url: str, *args: str) -> bool:
 
 def expire_all(client: redis.Redis, queue: LeasedQueue) -> None:
     """Let the leases of dead holders expire at once."""
-    for lease in queue.leases():
+    for lease in queue.admin.leases():
         client.zadd(key("leases"), {lease.id: 1}, xx=True)
 
 
@@ -75,7 +75,7 @@ def most_deaths(batch: int) -> int:
 
 def check_only_the_poison_died(queue: LeasedQueue) -> None:
     assert queue.stats()[:5] == (0, 0, 0, 0, 1)
-    [letter] = queue.dead_letters()
+    [letter] = queue.admin.dead_letters()
     assert letter.payload == "poison"
     assert {failure.kind for failure in letter.history} == {"expired"}
 
@@ -121,7 +121,7 @@ def runs_until_the_others_are_done(server: Server, client: redis.Redis, queue: L
     """A run is a lease id, under which a process works that may be restarted."""
     for runs in itertools.count():
         ready = queue.backlog().ready
-        if {message.payload for message in queue.peek(ready or 1)} <= {"poison"}:
+        if {message.payload for message in queue.admin.peek(ready or 1)} <= {"poison"}:
             return runs
         for _ in range(retries + 1):
             if not dies(server.url, str(len(PAYLOADS) + ready), f"run {runs}"):
@@ -136,6 +136,6 @@ def test_a_crash_loop_on_a_lease_of_one_message_delivers_it_as_often_as_allowed(
     with stocked(own_server, client, 0) as queue:
         lives = [dies(own_server.url, "1", "dag/run/task") for _ in range(CONFIG.max_deliveries + 1)]
         assert lives == [True] * CONFIG.max_deliveries + [False]
-        assert [letter.payload for letter in queue.dead_letters()] == ["poison"]
+        assert [letter.payload for letter in queue.admin.dead_letters()] == ["poison"]
         assert queue.stats()[:5] == (29, 0, 0, 0, 1)
         assert queue.settled("dag/run/task").acked == 1

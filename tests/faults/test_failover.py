@@ -171,7 +171,7 @@ def test_a_publish_whose_reply_was_lost_in_the_failover_is_stored_once(
     else:
         pair.cut()
         assert lose_the_reply_in_a_failover(pair, lambda: queue.publish("x")).accepted
-    assert [message.payload for message in queue.peek(9)] == ["first", "x"]
+    assert [message.payload for message in queue.admin.peek(9)] == ["first", "x"]
 
 
 def test_calls_that_reach_the_replica_before_its_promotion_wait_for_it(pair: Pair, there: World) -> None:
@@ -204,7 +204,7 @@ def test_durable_publishes_and_acks_are_confirmed_or_reported_as_unconfirmed(pai
         with pytest.raises(NotDurable):
             call()
     pair.promote()
-    assert [message.payload for message in queue.peek(9)] == ["e"]
+    assert [message.payload for message in queue.admin.peek(9)] == ["e"]
     assert [message.payload for message in queue.read(second)] == ["c", "d"]
 
 

@@ -62,7 +62,7 @@ def test_a_call_that_needs_memory_is_refused_as_a_whole_and_leaves_no_trace(worl
         lambda: queue.publish("x", dedup_key="k"),
         lambda: queue.publish("x", delay=5),
         lambda: queue.publish_many([f"x{n}" for n in range(5000)]),
-        queue.redrive,
+        queue.admin.redrive,
     ):
         with pytest.raises(QueueFull):
             call()
@@ -103,15 +103,15 @@ def test_every_call_that_drains_works_on_a_full_server(world: World, full: redis
     assert queue.nack(large).settled == large.count
     with queue.process(max_messages=3) as batch:
         assert batch
-    queue.pause()
+    queue.admin.pause()
     assert queue.claim(wait=0.01) is None
-    queue.resume()
-    assert queue.cancel(queue.peek()[0].id)
-    assert not queue.forget("unknown")
+    queue.admin.resume()
+    assert queue.admin.cancel(queue.admin.peek()[0].id)
+    assert not queue.admin.forget("unknown")
     late = queue.claim(max_messages=4, lease_id="late", lease=0.001)
     eventually(lambda: queue.backlog() and queue.lease_info(late.id) is None)
     for target in ("dead", "delayed", "completed", "failed", "ready"):
-        assert queue.purge(target) > 0
+        assert queue.admin.purge(target) > 0
     assert queue.claim(wait=0.01) is None
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 

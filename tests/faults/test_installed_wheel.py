@@ -57,7 +57,7 @@ def test_without_an_installed_spark_the_operator_uses_spark_home_or_explains_how
         assert "there is no `spark-submit` on PATH" in last
         assert "pip install 'rmq[airflow-spark]'" in last
         assert queue.backlog().ready == 1, "the operator claimed a message"
-        queue.purge("ready")
+        queue.admin.purge("ready")
     check_that_a_job_runs(python, tmp_path, redis_url, SPARK_HOME=str(Path(pyspark.__file__).parent))
 
 

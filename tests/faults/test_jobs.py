@@ -71,9 +71,9 @@ OPERATIONS: dict[str, tuple[Callable[[Any], Any], Act]] = {
     "cancel": (lambda queue: queue.add("j", delay=60, job_id="a"), lambda queue, _: queue.cancel_delayed("a")),
     "cancel a ready job": (
         lambda queue: queue.add("j", job_id="a"),
-        lambda queue, _: queue.cancel("a"),
+        lambda queue, _: queue.admin.cancel("a"),
     ),
-    "forget": (lambda queue: queue.add_unique("j", job_id="a"), lambda queue, _: queue.forget("a")),
+    "forget": (lambda queue: queue.add_unique("j", job_id="a"), lambda queue, _: queue.admin.forget("a")),
     "claim": (ready, lambda queue, _: queue.claim(max_messages=2)),
     "claim a large lease": (held(3), lambda queue, _: _large(queue)),
     "take over": (held(3), lambda queue, _: queue.claim(lease_id="job")),
@@ -85,8 +85,8 @@ OPERATIONS: dict[str, tuple[Callable[[Any], Any], Act]] = {
     "nack some": (held(3), lambda queue, lease: queue.nack(lease, [lease.messages[1]])),
     "nack chunks for later": (held(2500), lambda queue, lease: queue.nack(lease, delay=60)),
     "release": (held(2500), lambda queue, lease: queue.release(lease)),
-    "redrive": (dead, lambda queue, _: queue.redrive()),
-    "purge": (dead, lambda queue, _: queue.purge("dead")),
+    "redrive": (dead, lambda queue, _: queue.admin.redrive()),
+    "purge": (dead, lambda queue, _: queue.admin.purge("dead")),
 }
 
 

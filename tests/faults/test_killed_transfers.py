@@ -44,7 +44,7 @@ def stock(url: str, total: int) -> LeasedQueue:
         queue.publish_many([b"\x00%d" % n for n in range(total // 100)], delay=1000 + delay)
     rest = total - sum(queue.stats()[number] for number in (0, 1, 4))
     queue.publish_many({"n": n, "text": "of a usual length", "tags": ["a", "b"]} for n in range(rest))
-    queue.pause()
+    queue.admin.pause()
     return queue
 
 

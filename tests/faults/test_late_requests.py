@@ -80,17 +80,21 @@ CASES = (
     ),
     Late(
         "a cancellation of a leased message",
-        lambda queue, lease: queue.cancel(lease.messages[0].id),
+        lambda queue, lease: queue.admin.cancel(lease.messages[0].id),
         False,
         lambda queue, lease: queue.release(lease),
         claimed(2),
     ),
     Late(
-        "a redrive of nothing", lambda queue, _: queue.redrive(), 0, lambda queue, _: dead(2)(queue, None), config=ONCE
+        "a redrive of nothing",
+        lambda queue, _: queue.admin.redrive(),
+        0,
+        lambda queue, _: dead(2)(queue, None),
+        config=ONCE,
     ),
-    Late("a pause", lambda queue, _: queue.pause(), None, lambda queue, _: queue.resume(), ids),
-    Late("a resumption", lambda queue, _: queue.resume(), None, lambda queue, _: queue.pause(), ids),
-    Late("a purge", lambda queue, _: queue.purge("ready"), 3, lambda queue, _: queue.publish("x"), ids),
+    Late("a pause", lambda queue, _: queue.admin.pause(), None, lambda queue, _: queue.admin.resume(), ids),
+    Late("a resumption", lambda queue, _: queue.admin.resume(), None, lambda queue, _: queue.admin.pause(), ids),
+    Late("a purge", lambda queue, _: queue.admin.purge("ready"), 3, lambda queue, _: queue.publish("x"), ids),
     Late(
         "a publish of what was acked since",
         lambda queue, _: queue.publish("x").accepted,
@@ -101,7 +105,7 @@ CASES = (
         "a claim whose lease was acked since",
         lambda queue, _: queue.claim().id[0],
         "~",
-        lambda queue, _: [queue.ack(queue.adopt(info.id)) for info in queue.leases()],
+        lambda queue, _: [queue.ack(queue.adopt(info.id)) for info in queue.admin.leases()],
         published(3),
     ),
 )

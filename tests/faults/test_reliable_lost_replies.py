@@ -51,8 +51,8 @@ OPERATIONS: dict[str, tuple[Callable[[Any], Any], Act]] = {
     "release": (claimed, lambda queue, held: queue.release(held[1])),
     "extend": (claimed, lambda queue, held: queue.extend(held[1]) is not None),
     "reap": (claimed, lambda queue, _: queue.reap(timeout=0.001)),
-    "redrive": (dead, lambda queue, _: queue.redrive()),
-    "purge": (dead, lambda queue, _: queue.purge("dead")),
+    "redrive": (dead, lambda queue, _: queue.admin.redrive()),
+    "purge": (dead, lambda queue, _: queue.admin.purge("dead")),
 }
 
 

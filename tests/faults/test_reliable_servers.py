@@ -31,7 +31,7 @@ def test_messages_held_by_workers_survive_a_kill_of_redis(world: World, own_serv
         with server.client() as client:
             client.hset(KEYS.claims("w"), dead.message.id, f"{dead.token} 1 0")
         assert queue.reap().returned == 1
-        assert payloads(queue.peek(5)) == ["b", "c"]
+        assert payloads(queue.admin.peek(5)) == ["b", "c"]
     finally:
         queue.close()
         server.stop()
@@ -60,7 +60,7 @@ def test_a_full_server_refuses_calls_that_need_memory_and_drains(world: World, f
     queue.claim(max_messages=5)
     age(world)
     fill(full)
-    for refused in (lambda: queue.publish("x"), queue.redrive):
+    for refused in (lambda: queue.publish("x"), queue.admin.redrive):
         with pytest.raises(QueueFull):
             refused()
     assert queue.reap().returned == 5

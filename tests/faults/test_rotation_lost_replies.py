@@ -34,7 +34,7 @@ OPERATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = 
     "ack some": (popped, lambda queue, lease: queue.ack(lease, lease.messages[1:])),
     "release": (popped, lambda queue, lease: queue.release(lease)),
     "nack some": (popped, lambda queue, lease: queue.nack(lease, lease.messages[1:])),
-    "purge": (popped, lambda queue, _: queue.purge("ready")),
+    "purge": (popped, lambda queue, _: queue.admin.purge("ready")),
 }
 
 

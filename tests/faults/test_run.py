@@ -61,7 +61,7 @@ def test_the_second_signal_releases_what_handlers_work_on(
     runner.process.send_signal(signal.SIGINT)
     assert runner.wait() == INTERRUPTED
     assert queue.stats()[:4] == (kind[1], 0, 0, 0)
-    assert [message.deliveries for message in queue.peek(2)] == [0] * kind[1]
+    assert [message.deliveries for message in queue.admin.peek(2)] == [0] * kind[1]
 
 
 def test_the_message_of_a_killed_run_returns_when_its_lease_expires(

@@ -85,7 +85,7 @@ def done(folder: Path) -> set[str]:
 
 
 def ids(queue: LeasedQueue) -> set[str]:
-    return {message.id for message in queue.peek(COUNT)}
+    return {message.id for message in queue.admin.peek(COUNT)}
 
 
 @pytest.mark.nightly("spark/test_claimed_batch.py::test_a_retried_task_reads_the_same_messages")

@@ -217,7 +217,7 @@ def test_a_foreign_claimer_of_an_expired_batch_and_the_stream_share_its_messages
         with run(url) as first:
             start, end = first.at, first.next()
             assert sorted(first.read(end)) == list(range(50))
-        for lease in queue.leases():
+        for lease in queue.admin.leases():
             client.zadd("rmq:{work}:leases", {lease.id: 1})
         stolen = eventually(lambda: thief.claim(max_messages=70))
         tally.count("lease of a batch expired, its messages stolen")

@@ -38,7 +38,7 @@ ACTS = {
     "nack some": Act(lambda queue, lease: queue.nack(lease, [lease.messages[0]]), held=True),
     "release": Act(lambda queue, lease: queue.release(lease), held=True),
     "extend": Act(lambda queue, lease: queue.extend(lease) is not None, held=True),
-    "purge": Act(lambda queue, _: queue.purge("ready"), held=True),
+    "purge": Act(lambda queue, _: queue.admin.purge("ready"), held=True),
     "trim": Act(lambda queue, _: queue.trim(), held=True),
     "backlog": Act(lambda queue, _: queue.backlog().ready),
 }

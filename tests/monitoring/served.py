@@ -52,7 +52,7 @@ def _fill(url: str, name: str) -> None:
 @contextmanager
 def _paused(url: str, name: str) -> Iterator[None]:
     with LeasedQueue(url, name) as queue:
-        queue.pause()
+        queue.admin.pause()
         yield
 
 

@@ -222,27 +222,27 @@ class Machine(Bench):
 
     @rule(most=st.sampled_from([None, 1, 2]))
     def redrive(self, most: int | None) -> None:
-        assert self.queue.redrive(most) == self.model.redrive(most)
+        assert self.queue.admin.redrive(most) == self.model.redrive(most)
 
     @rule(paused=st.booleans())
     def pause(self, *, paused: bool) -> None:
         self.model.paused = paused
-        (self.queue.pause if paused else self.queue.resume)()
+        (self.queue.admin.pause if paused else self.queue.admin.resume)()
 
     @rule(which=SOME)
     def cancel(self, which: int) -> None:
         ids = [item.id for item in self.model.living()] or ["nothing"]
-        assert self.queue.cancel(ids[which % len(ids)]) == self.model.cancel(ids[which % len(ids)])
+        assert self.queue.admin.cancel(ids[which % len(ids)]) == self.model.cancel(ids[which % len(ids)])
 
     @rule(key=st.sampled_from(["k1", "k2", "k3"]))
     def forget(self, key: str) -> None:
-        assert self.queue.forget(key) == (key in self.model.keys)
+        assert self.queue.admin.forget(key) == (key in self.model.keys)
         self.model.keys.discard(key)
 
     @rule(what=st.sampled_from(["ready", "isolated", "delayed", "dead"]), really=st.integers(0, 3))
     def purge(self, what: str, really: int) -> None:
         if not really:  # seldom: purging makes for short histories
-            assert self.queue.purge(what) == self.model.purge(what)
+            assert self.queue.admin.purge(what) == self.model.purge(what)
 
 
 def tell_stories(machine: Callable[[], Machine], examples: int, steps: int) -> None:

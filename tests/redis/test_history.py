@@ -44,7 +44,7 @@ def flush(queue: Any) -> None:
 
 
 def totals(world: World) -> Any:
-    return world.queue(config=HISTORY_OFF).totals()
+    return world.queue(config=HISTORY_OFF).admin.totals()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_every_step_is_counted_in_its_minute_its_hour_and_in_total(world: World)
     strict.nack(strict.claim())
     expire(world, strict.claim().id)
     strict.backlog()
-    strict.redrive()
+    strict.admin.redrive()
     strict.close()
     queue.close()
     reader = world.queue(config=HISTORY_OFF)
@@ -75,23 +75,23 @@ def test_every_step_is_counted_in_its_minute_its_hour_and_in_total(world: World)
         "published": 10, "duplicates": 1, "dropped": 1, "claimed": 5, "acked": 1, "nacked": 2, "released": 1,
         "reclaimed": 1, "taken_over": 3, "dead": 2, "redriven": 2, "lost": 0, "isolated": 0,
     }  # fmt: skip
-    found = reader.totals()
+    found = reader.admin.totals()
     assert {name: getattr(found, name) for name in expected} == expected
-    for points in (reader.history(minutes=2), reader.history(hours=2)):
+    for points in (reader.admin.history(minutes=2), reader.admin.history(hours=2)):
         assert {name: sum(getattr(point, name) for point in points) for name in expected} == expected
 
 
 def test_a_history_has_a_point_for_every_minute_oldest_first(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
-    points = queue.history(minutes=90)
+    points = queue.admin.history(minutes=90)
     assert len(points) == 90
     assert {(after.at - before.at).seconds for before, after in pairwise(points)} == {60}
-    now = queue.server_time()
+    now = queue.admin.server_time()
     assert 0 <= (now - points[-1].at).total_seconds() < 61
     assert (points[-1].published or points[-2].published, points[0].published, points[0].ready) == (1, 0, None)
-    assert len(queue.history()) == 60
-    assert {point.seconds for point in queue.history(hours=720)} == {3600}
+    assert len(queue.admin.history()) == 60
+    assert {point.seconds for point in queue.admin.history(hours=720)} == {3600}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_history_has_a_point_for_every_minute_oldest_first(world: World) -> No
 )
 def test_a_span_that_is_not_kept_is_refused_by_name(world: World, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"minutes|hours"):
-        world.queue().history(**wrong)
+        world.queue().admin.history(**wrong)
 
 
 def test_the_gauges_are_the_newest_and_the_largest_that_a_flush_saw(world: World) -> None:
@@ -107,11 +107,11 @@ def test_the_gauges_are_the_newest_and_the_largest_that_a_flush_saw(world: World
     queue.publish_many([*"abcd"])
     queue.ack(queue.claim(max_messages=3))
     flush(queue)
-    point = max(queue.history(minutes=2), key=lambda each: each.published)
+    point = max(queue.admin.history(minutes=2), key=lambda each: each.published)
     assert (point.ready_max, point.ready, point.oldest_age is not None) == (4, 1, True)
     queue.ack(queue.claim())
     flush(queue)
-    point = queue.history(minutes=1)[0]
+    point = queue.admin.history(minutes=1)[0]
     assert (point.ready, point.oldest_age) == (0, None)
 
 
@@ -121,10 +121,10 @@ def test_latencies_are_measured_for_each_message_and_not_for_redeliveries(world:
     queue.nack(queue.claim(max_messages=3))
     queue.ack(queue.claim(max_messages=3))
     flush(queue)
-    found = queue.totals()
+    found = queue.admin.totals()
     assert (found.wait.count, found.processing.count) == (3, 6)
     assert sum(found.processing.counts[:8]) == 6, "these took milliseconds"
-    point = max(queue.history(minutes=2), key=lambda each: each.claimed)
+    point = max(queue.admin.history(minutes=2), key=lambda each: each.claimed)
     assert 0 <= point.processing.p50 <= point.processing.p95 <= point.processing.max < BOUNDS_S[10]
 
 
@@ -133,7 +133,7 @@ def test_a_released_message_has_no_processing_time(world: World) -> None:
     queue.publish("x")
     queue.release(queue.claim())
     flush(queue)
-    assert queue.totals().processing.count == 0
+    assert queue.admin.totals().processing.count == 0
 
 
 def test_old_minutes_are_overwritten_and_the_memory_of_a_busy_queue_is_bounded(world: World) -> None:
@@ -142,10 +142,10 @@ def test_old_minutes_are_overwritten_and_the_memory_of_a_busy_queue_is_bounded(w
     field = next(name for name in world.client.hkeys(KEY) if name.startswith(b"m"))
     minute, _, rest = world.client.hget(KEY, field).partition(b" ")
     world.client.hset(KEY, field, b"%d %b" % (int(minute) - 1440, rest))
-    assert sum(point.published for point in queue.history(minutes=1440)) == 0
+    assert sum(point.published for point in queue.admin.history(minutes=1440)) == 0
     queue.publish("y")
     flush(queue)
-    assert sum(point.published for point in queue.history(minutes=1440)) == 1
+    assert sum(point.published for point in queue.admin.history(minutes=1440)) == 1
     busy = b"29925486 p+60000 a+60000 c+60000 g=12345 g^23456 y=1049 y^1049 " + b" ".join(
         b"%b%d+12345" % (letter, at) for letter in (b"w", b"s") for at in range(8)
     )
@@ -162,7 +162,7 @@ def test_what_a_later_version_adds_to_a_minute_stays(world: World) -> None:
     queue.publish("x")
     flush(queue)
     assert all(value.count(b"zz7+5 zz^4 zz=3") == 1 for value in world.client.hvals(KEY))
-    assert queue.totals().published == 2
+    assert queue.admin.totals().published == 2
 
 
 def test_a_flush_whose_reply_was_lost_counts_once(redis_client: redis.Redis, server_url: str) -> None:
@@ -177,12 +177,12 @@ def test_a_flush_whose_reply_was_lost_counts_once(redis_client: redis.Redis, ser
         tally = engine_of(queue).tally
         queue._driver.run(unanswered(recording.flush(queue._engine)))
         assert tally.failing
-        assert queue.totals().published == 2
+        assert queue.admin.totals().published == 2
         queue.publish("flushed after that")
         for _ in range(2):
             tally._retry_at = -inf
             flush(queue)
-        assert queue.totals().published == 3
+        assert queue.admin.totals().published == 3
 
 
 def test_several_clients_and_threads_add_up(world: World) -> None:
@@ -244,13 +244,13 @@ def test_a_full_server_refuses_the_flush_and_the_counts_follow_later(full: World
     queue.ack(queue.claim())
     flush(queue)
     with pytest.raises(QueueFull):
-        queue.mark("too full")
+        queue.admin.mark("too full")
     full.client.config_set("maxmemory", 0)
-    assert queue.totals().acked == 0
+    assert queue.admin.totals().acked == 0
     engine_of(queue).tally._retry_at = -inf
     queue.ack(queue.claim())
     flush(queue)
-    assert (queue.totals().claimed, queue.totals().acked) == (2, 2)
+    assert (queue.admin.totals().claimed, queue.admin.totals().acked) == (2, 2)
 
 
 def test_a_history_key_of_another_type_fails_no_operation(world: World) -> None:
@@ -265,10 +265,10 @@ def test_a_history_key_of_another_type_fails_no_operation(world: World) -> None:
 def test_a_client_whose_history_is_off_writes_none(world: World) -> None:
     queue = world.queue(config=HISTORY_OFF)
     queue.publish("x")
-    queue.pause()
+    queue.admin.pause()
     queue.close()
     assert not world.client.exists(KEY)
-    assert (queue.totals().since, queue.totals().published, queue.marks()) == (None, 0, [])
+    assert (queue.admin.totals().since, queue.admin.totals().published, queue.admin.marks()) == (None, 0, [])
 
 
 def test_what_operators_do_is_marked_with_who_did_it(world: World) -> None:
@@ -276,22 +276,22 @@ def test_what_operators_do_is_marked_with_who_did_it(world: World) -> None:
     with acting_as("alice\tvia console"):
         queue.publish_many([*"abc"])
         queue.nack(queue.claim(max_messages=2))
-        queue.pause()
-        queue.resume()
-        queue.redrive()
-        queue.redrive()
-        queue.purge("ready")
-        queue.mark("deployed\n1.4")
-    found = queue.marks()
+        queue.admin.pause()
+        queue.admin.resume()
+        queue.admin.redrive()
+        queue.admin.redrive()
+        queue.admin.purge("ready")
+        queue.admin.mark("deployed\n1.4")
+    found = queue.admin.marks()
     assert [(mark.kind, mark.text) for mark in found] == [
         ("pause", ""), ("resume", ""), ("redrive", "2"), ("purge", "3 of ready"), ("mark", "deployed 1.4"),
     ]  # fmt: skip
     assert {mark.by for mark in found} == {"alice via console"}
     for number in range(60):
-        queue.mark(f"mark {number}")
-    assert [mark.text for mark in queue.marks()] == [f"mark {number}" for number in range(10, 60)]
+        queue.admin.mark(f"mark {number}")
+    assert [mark.text for mark in queue.admin.marks()] == [f"mark {number}" for number in range(10, 60)]
     with pytest.raises(ConfigurationError, match="text"):
-        queue.mark(" ")
+        queue.admin.mark(" ")
 
 
 def a_second_later(queue: Any) -> None:
@@ -304,18 +304,20 @@ def test_what_operators_do_to_messages_is_marked_with_how_many_or_which(world: W
     ready = queue.publish_many([NewMessage(each, id=each) for each in "abcdef"]).ids
     later = queue.publish("g", delay=60).id
     for act in (
-        lambda: queue.run_now(later),
-        lambda: queue.cancel(ready[5]),
+        lambda: queue.admin.run_now(later),
+        lambda: queue.admin.cancel(ready[5]),
         lambda: queue.nack(queue.claim(max_messages=4)),
-        lambda: queue.redrive_edited("a", "z"),
-        lambda: queue.discard(["b", "c", "unknown"]),
+        lambda: queue.admin.edit("a", "z"),
+        lambda: queue.admin.discard(["b", "c", "unknown"]),
     ):
         with acting_as("alice"):
             act()
         a_second_later(queue)
     with acting_as("alice"):
-        assert not any((queue.run_now("x"), queue.cancel("x"), queue.discard(["x"]), queue.redrive_edited("x", "z")))
-    found = queue.marks()
+        assert not any(
+            (queue.admin.run_now("x"), queue.admin.cancel("x"), queue.admin.discard(["x"]), queue.admin.edit("x", "z"))
+        )
+    found = queue.admin.marks()
     assert [(mark.kind, mark.text) for mark in found] == [
         ("run-now", f"message {later}"), ("cancel", "message f"), ("edit", "message a"), ("discard", "2 messages"),
     ]  # fmt: skip
@@ -326,27 +328,27 @@ def test_who_edits_is_marked_by_the_name_that_the_edit_gives(world: World) -> No
     queue = world.queue(config=LeasedConfig(max_deliveries=1))
     letter = queue.publish("x").id
     queue.nack(queue.claim())
-    queue.redrive_edited(letter, "y", by="bob")
-    (mark,) = queue.marks()
+    queue.admin.edit(letter, "y", by="bob")
+    (mark,) = queue.admin.marks()
     assert (mark.kind, mark.by) == ("edit", "bob")
 
 
 def test_a_program_that_cancels_all_the_time_makes_few_marks_and_pushes_none_of_others_out(world: World) -> None:
     queue = world.queue()
-    queue.pause()
+    queue.admin.pause()
     ids = queue.publish_many([str(n) for n in range(300)]).ids
-    assert all(queue.cancel(each) for each in ids[:199])
+    assert all(queue.admin.cancel(each) for each in ids[:199])
     a_second_later(queue)
-    assert queue.cancel(ids[199])
-    queue.mark("then")
-    marks = [mark for mark in queue.marks() if mark.kind == "cancel"]
+    assert queue.admin.cancel(ids[199])
+    queue.admin.mark("then")
+    marks = [mark for mark in queue.admin.marks() if mark.kind == "cancel"]
     assert len(marks) < 40  # one a second, and not one a call
     numbers = [1 if mark.text.startswith("message ") else int(mark.text.split()[0]) for mark in marks]
     assert sum(numbers) == 200
     for each in ids[200:260]:
         a_second_later(queue)
-        queue.cancel(each)
-    kinds = [mark.kind for mark in queue.marks()]
+        queue.admin.cancel(each)
+    kinds = [mark.kind for mark in queue.admin.marks()]
     assert kinds.count("cancel") == 25
     assert kinds[:2] == ["pause", "mark"]
 
@@ -356,7 +358,7 @@ def test_unregistering_an_empty_queue_removes_its_history(world: World) -> None:
     queue.publish("x")
     queue.ack(queue.claim())
     assert world.client.exists(KEY)
-    queue.unregister()
+    queue.admin.unregister()
     queue.close()
     assert not world.client.exists(KEY)
 
@@ -366,7 +368,7 @@ def test_points_are_plain_columns_for_charts(world: World) -> None:
     queue.publish("x")
     queue.ack(queue.claim())
     flush(queue)
-    found = columns(queue.history(minutes=3))
+    found = columns(queue.admin.history(minutes=3))
     assert {len(values) for values in found.values()} == {3}
     assert sum(found["acked"]) == 1
     assert [value is None for value in found["wait_p95"]].count(False) == 1

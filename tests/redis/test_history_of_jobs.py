@@ -17,8 +17,8 @@ from tests.redis.worlds import World
 def counted(queue: Any) -> dict[str, int]:
     """Return the counts of the queue that are not 0."""
     engine_of(queue).tally.next_at = 0  # as if a second had passed
-    queue.peek()
-    totals = queue.totals()
+    queue.admin.peek()
+    totals = queue.admin.totals()
     return {name: getattr(totals, name) for name in EVENTS if getattr(totals, name)}
 
 
@@ -34,28 +34,28 @@ def test_a_job_queue_counts_what_leases_do(world: World) -> None:
     queue.nack(queue.claim(max_messages=3))
     assert queue.stats().dead == 1
     queue.claim(lease_id="gone")
-    queue.expire_lease("gone")
+    queue.admin.expire_lease("gone")
     with acting_as("alice"):
-        queue.redrive()
-        queue.purge("dead")
-        queue.pause()
-        queue.resume()
+        queue.admin.redrive()
+        queue.admin.purge("dead")
+        queue.admin.pause()
+        queue.admin.resume()
     assert counted(queue) == {
         "published": 5, "duplicates": 1, "claimed": 5, "taken_over": 1, "nacked": 4, "dead": 2, "reclaimed": 1,
         "redriven": 2,
     }  # fmt: skip
-    (point,) = queue.history(minutes=1)
+    (point,) = queue.admin.history(minutes=1)
     assert point.ready == queue.stats().ready
-    assert [mark.kind for mark in queue.marks()] == ["redrive", "purge", "pause", "resume"]
+    assert [mark.kind for mark in queue.admin.marks()] == ["redrive", "purge", "pause", "resume"]
 
 
 def test_ready_jobs_of_a_paused_queue_are_counted(world: World) -> None:
     queue = world.open("jobs", "q")
     queue.publish_many([*"abc"])
     queue.claim()
-    queue.pause()
+    queue.admin.pause()
     counted(queue)
-    (point,) = queue.history(minutes=1)
+    (point,) = queue.admin.history(minutes=1)
     assert (point.ready, point.oldest_age is not None) == (2, True)
 
 
@@ -84,7 +84,7 @@ async def test_a_worker_counts_its_jobs(redis_client: Any, server_url: str) -> N
             await queue.add("j", data)
         async with Worker(queue, handle, WorkerConfig(concurrency=2)):
             await asyncio.wait_for(ended.wait(), 20)
-        totals = await queue.totals()
+        totals = await queue.admin.totals()
         assert (totals.published, totals.claimed, totals.acked) == (4, 5, 2)
         assert (totals.nacked, totals.dead) == (3, 2)
         assert (totals.processing.count, totals.wait.count) == (5, 0)
@@ -98,7 +98,7 @@ async def test_a_worker_counts_jobs_that_it_took_from_a_dead_one(redis_client: A
         done = asyncio.Event()
         async with Worker(queue, lambda _: done.set(), WorkerConfig()):
             await asyncio.wait_for(done.wait(), 20)
-        totals = await queue.totals()
+        totals = await queue.admin.totals()
         assert (totals.claimed, totals.reclaimed, totals.acked) == (1, 1, 1)
 
 
@@ -106,6 +106,6 @@ def test_a_client_whose_history_is_off_counts_nothing(world: World) -> None:
     queue = world.open("jobs", "q", JobsConfig(history=False))
     queue.publish("x")
     queue.ack(queue.claim())
-    queue.purge("ready")
+    queue.admin.purge("ready")
     queue.close()
     assert not [key for key in world.client.keys("*") if key.endswith(b":history")]

@@ -20,7 +20,7 @@ from rmq_core.errors import QueueNotEmpty
 from rmq_core.exchange import Exchange
 from rmq_core.messages import NewMessage
 from rmq_core.protocol import DISCIPLINES
-from rmq_core.queue.base import Method
+from rmq_core.queue.base import Method, tools_of
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.test_verbs import killed
 
@@ -56,85 +56,85 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "adopt": lambda s: s.queue.adopt("held"),
     "backlog": lambda s: s.queue.backlog(),
     "backlog_stats": lambda s: s.queue.backlog_stats(),
-    "browse": lambda s: s.queue.browse("ready"),
-    "browse_lease": lambda s: s.queue.browse_lease("held"),
-    "cancel": lambda s: s.queue.cancel(s.ids[-1]),
+    "browse": lambda s: s.queue.admin.browse("ready"),
+    "browse_lease": lambda s: s.queue.admin.browse_lease("held"),
+    "cancel": lambda s: s.queue.admin.cancel(s.ids[-1]),
     "cancel_delayed": lambda s: s.queue.cancel_delayed(s.delayed),
     "claim": lambda s: s.queue.claim(max_messages=5),
     "claim_next": lambda s: s.queue.claim_next(ack=s.lease, max_messages=5),
     "claim_stale": lambda s: s.queue.claim_stale(),
-    "dead_letters": lambda s: s.queue.dead_letters(),
-    "dead_reasons": lambda s: s.queue.dead_reasons(),
-    "discard": lambda s: s.queue.discard([s.dead]),
+    "dead_letters": lambda s: s.queue.admin.dead_letters(),
+    "dead_reasons": lambda s: s.queue.admin.dead_reasons(),
+    "discard": lambda s: s.queue.admin.discard([s.dead]),
     "drop_staged": lambda s: s.queue.drop_staged([s.queue.stage([s.payload()])]),
     "enqueue": lambda s: s.queue.enqueue({}),
     "events_position": lambda s: s.queue.events_position(),
-    "expire_lease": lambda s: s.queue.expire_lease("held"),
-    "export_page": lambda s: [list(pages_of(s.queue, state)) for state in s.queue.stored_states],
+    "expire_lease": lambda s: s.queue.admin.expire_lease("held"),
+    "export_page": lambda s: [list(pages_of(s.queue, state)) for state in tools_of(s.queue).stored_states],
     "extend": lambda s: s.queue.extend(s.lease),
-    "forget": lambda s: s.queue.forget("key"),
+    "forget": lambda s: s.queue.admin.forget("key"),
     "get_repeatable_jobs": lambda s: s.queue.get_repeatable_jobs(),
     "get_result": lambda s: s.queue.get_result(s.ids[0]),
     "get_results": lambda s: s.queue.get_results(s.ids),
-    "history": lambda s: s.queue.history(),
-    "mark": lambda s: s.queue.mark("now"),
-    "marks": lambda s: s.queue.marks(),
-    "totals": lambda s: s.queue.totals(),
-    "import_chunk": lambda s: s.queue.import_chunk("file", "", "1", [stored_again(s)]),
-    "import_progress": lambda s: s.queue.import_progress("file"),
+    "history": lambda s: s.queue.admin.history(),
+    "mark": lambda s: s.queue.admin.mark("now"),
+    "marks": lambda s: s.queue.admin.marks(),
+    "totals": lambda s: s.queue.admin.totals(),
+    "import_chunk": lambda s: tools_of(s.queue).import_chunk("file", "", "1", [stored_again(s)]),
+    "import_progress": lambda s: tools_of(s.queue).import_progress("file"),
     "join": lambda s: s.queue.join("held"),
     "lease_info": lambda s: s.queue.lease_info("held"),
-    "leases": lambda s: s.queue.leases(),
+    "leases": lambda s: s.queue.admin.leases(),
     "mark_done": lambda s: s.queue.mark_done(s.ids[0]),
     "nack": lambda s: s.queue.nack(s.lease),
-    "pause": lambda s: s.queue.pause(),
-    "peek": lambda s: s.queue.peek(5),
+    "pause": lambda s: s.queue.admin.pause(),
+    "peek": lambda s: s.queue.admin.peek(5),
     "peek_dlq": lambda s: s.queue.peek_dlq(),
     "promote": lambda s: s.queue.promote(),
     "publish": lambda s: s.queue.publish(s.payload()),
     "publish_many": lambda s: s.queue.publish_many([s.payload(), s.payload(101)]),
     "publish_staged": lambda s: s.queue.publish_staged([s.queue.stage([s.payload()])], sink="s", batch=1),
-    "purge": lambda s: [s.queue.purge(which) for which in states_of(s)],
+    "purge": lambda s: [s.queue.admin.purge(which) for which in states_of(s)],
     "push": lambda s: s.queue.push("id"),
     "read": lambda s: s.queue.read(*(() if s.discipline == "streams" else (s.lease,))),
-    "read_columns": lambda s: s.queue.read_columns(s.lease),
+    "read_columns": lambda s: tools_of(s.queue).read_columns(s.lease),
     "read_events": lambda s: s.queue.read_events("0-0", 1),
-    "read_journal": lambda s: s.queue.read_journal(),
+    "journal": lambda s: s.queue.admin.journal(),
     "reap": lambda s: s.queue.reap(),
-    "redrive": lambda s: s.queue.redrive(),
-    "redrive_edited": lambda s: s.queue.redrive_edited(s.dead, s.payload()),
-    "redrive_some": lambda s: s.queue.redrive_some([s.dead]),
-    "register_consumer": lambda s: s.queue.register_consumer("me", run="r", stream="s", alive=9),
+    "redrive": lambda s: s.queue.admin.redrive(),
+    "edit": lambda s: s.queue.admin.edit(s.dead, s.payload()),
+    "redrive_some": lambda s: s.queue.admin.redrive_some([s.dead]),
+    "register_consumer": lambda s: tools_of(s.queue).register_consumer("me", run="r", stream="s", alive=9),
     "release": lambda s: s.queue.release(s.lease),
-    "release_lease": lambda s: s.queue.release_lease("held"),
-    "remembered": lambda s: s.queue.remembered("key"),
+    "release_lease": lambda s: s.queue.admin.release_lease("held"),
+    "remembered": lambda s: s.queue.admin.remembered("key"),
     "remove_repeatable": lambda s: s.queue.remove_repeatable("none"),
-    "renew_consumer": lambda s: s.queue.register_consumer("me", run="r", stream="s", alive=9),
+    "renew_consumer": lambda s: tools_of(s.queue).register_consumer("me", run="r", stream="s", alive=9),
     "replay_dlq": lambda s: s.queue.replay_dlq(),
-    "resume": lambda s: s.queue.resume(),
-    "run_now": lambda s: s.queue.run_now(s.delayed),
+    "resume": lambda s: s.queue.admin.resume(),
+    "run_now": lambda s: s.queue.admin.run_now(s.delayed),
     "safe_pop": lambda s: s.queue.safe_pop(),
-    "search": lambda s: [list(found_in(s.queue, state)) for state in s.queue.stored_states],
-    "server_time": lambda s: s.queue.server_time(),
+    "search": lambda s: [list(found_in(s.queue, state)) for state in tools_of(s.queue).stored_states],
+    "server_time": lambda s: s.queue.admin.server_time(),
     "settled": lambda s: s.queue.settled("held"),
     "stage": lambda s: s.queue.stage([s.payload(), NewMessage(s.payload(101))]),
     "stats": lambda s: s.queue.stats(),
     "trim": lambda s: s.queue.trim(),
-    "unregister": lambda s: s.queue.unregister(),
+    "unregister": lambda s: s.queue.admin.unregister(),
     "upsert_repeatable_job": lambda s: s.queue.upsert_repeatable_job("job", repeat=Repeat(Every(60))),
     "wait_for_result": lambda s: s.queue.wait_for_result(s.ids[0], 0.01),
-    "why": lambda s: s.queue.why(s.ids[-1]),
+    "why": lambda s: s.queue.admin.why(s.ids[-1]),
 }
 MORE: dict[str, Callable[[Scene], Any]] = {
     "ack of some": lambda s: s.queue.ack(s.lease, s.lease.messages[:2]),
     "nack of some": lambda s: s.queue.nack(s.lease, s.lease.messages[:2]),
     "release of some": lambda s: s.queue.release(s.lease, s.lease.messages[:2]),
-    "purge by conditions": lambda s: [s.queue.purge(which, where=WHERE) for which in states_of(s)],
-    "redrive by conditions": lambda s: s.queue.redrive(where=WHERE),
+    "purge by conditions": lambda s: [s.queue.admin.purge(which, where=WHERE) for which in states_of(s)],
+    "redrive by conditions": lambda s: s.queue.admin.redrive(where=WHERE),
     "takeover": lambda s: s.queue.claim(lease_id="held"),
 }
 REMOVING = {"ack", "ack of some", "cancel", "cancel_delayed", "claim_next", "discard", "mark_done", "purge"}
-REMOVING |= {"purge by conditions", "redrive_edited", "expire_lease"}
+REMOVING |= {"purge by conditions", "edit", "expire_lease"}
 
 
 def expired(scene: Scene) -> None:
@@ -150,9 +150,9 @@ def expired(scene: Scene) -> None:
 
 EXPECTED = LeaseLost, LeaseAlreadySettled, QueueNotEmpty, TimeoutError, Unsupported
 BETWEEN: dict[str, Callable[[Scene], Any]] = {
-    "pause": lambda s: s.other.pause(),
-    "resume": lambda s: s.other.resume(),
-    "purge": lambda s: [s.other.purge(which) for which in states_of(s)],
+    "pause": lambda s: s.other.admin.pause(),
+    "resume": lambda s: s.other.admin.resume(),
+    "purge": lambda s: [s.other.admin.purge(which) for which in states_of(s)],
     "expiry": expired,
 }
 
@@ -199,7 +199,7 @@ DEAD = {name: ["dead"] if name in LETTERS else [] for name in DISCIPLINES}
 def pages_of(queue: Any, state: str) -> Iterator[Any]:
     cursor: Any = ()
     while cursor is not None:
-        page = queue.export_page(state, cursor)
+        page = tools_of(queue).export_page(state, cursor)
         yield from page.messages
         cursor = page.cursor
 
@@ -207,25 +207,28 @@ def pages_of(queue: Any, state: str) -> Iterator[Any]:
 def found_in(queue: Any, state: str) -> Iterator[Any]:
     after, first = None, True
     while after is not None or first:
-        page = queue.search(state, WHERE, after=after)
+        page = queue.admin.search(state, WHERE, after=after)
         yield from page.messages
         after, first = page.after, False
 
 
 def stored_again(scene: Scene) -> Any:
-    page = scene.other.export_page("ready", ())
+    page = tools_of(scene.other).export_page("ready", ())
     while not page.messages:
-        page = scene.other.export_page("ready", page.cursor)
-    return scene.other.import_entry(page.messages[0])
+        page = tools_of(scene.other).export_page("ready", page.cursor)
+    return tools_of(scene.other).import_entry(page.messages[0])
 
 
 def ids_in(queue: Any) -> Counter[str]:
-    return Counter(split(message.envelope).id for state in queue.stored_states for message in pages_of(queue, state))
+    return Counter(
+        split(message.envelope).id for state in tools_of(queue).stored_states for message in pages_of(queue, state)
+    )
 
 
 def listed(discipline: str) -> set[str]:
     kind = DISCIPLINES[discipline].load()
-    return {name for base in kind.__mro__ for name, each in vars(base).items() if isinstance(each, Method)}
+    bases = [base for part in (kind, kind.admin, kind._tools) for base in part.__mro__]
+    return {name for base in bases for name, each in vars(base).items() if isinstance(each, Method)}
 
 
 @pytest.fixture
@@ -246,7 +249,7 @@ def scene_of(redis_client: redis.Redis, server_url: str, monkeypatch: pytest.Mon
         dead = delayed = ""
         if discipline in LETTERS:
             killed(queue, ["a", "b", "c"])
-            dead = queue.dead_letters()[0].id
+            dead = queue.admin.dead_letters()[0].id
         ids = queue.publish_many([payload_of(discipline, number) for number in range(12)]).ids
         named = {"lease_id": "held"} if discipline in {"leased", "jobs"} else {}
         lease = queue.claim(max_messages=4, **named)
@@ -254,7 +257,7 @@ def scene_of(redis_client: redis.Redis, server_url: str, monkeypatch: pytest.Mon
             other.claim(lease_id="late", max_messages=2)
             delayed = queue.publish_many([payload_of(discipline, 20 + n) for n in range(3)], delay=LONG_S).ids[0]
         if paused:
-            queue.pause()
+            queue.admin.pause()
         return Scene(queue, other, redis_client, discipline, lease, list(ids), dead, delayed)
 
     yield scene

@@ -42,21 +42,21 @@ def test_without_a_journal_a_message_tells_its_failures_and_where_it_is(world: W
     expire(world, queue.claim(owner="w2").id)
     queue.backlog()
     lease = queue.claim(owner="w3", lease_id="job")
-    timeline = queue.why(message_id)
+    timeline = queue.admin.why(message_id)
     assert (timeline.state, timeline.acks) == ("leased", None)
     assert told(timeline) == [("published", ""), ("nacked", "w1"), ("expired", "w2"), ("held", "w3")]
     assert (timeline.steps[1].detail, timeline.steps[-1].lease_id) == ("it broke", "job")
     assert any("no journal" in sentence for sentence in timeline.unknown)
     queue.nack(lease, reason="again")
-    timeline = queue.why(message_id)
+    timeline = queue.admin.why(message_id)
     assert (timeline.state, timeline.steps[-1].what, timeline.steps[-1].detail) == (
         "dead",
         "dead",
         "after 3 deliveries",
     )
     with acting_as("alice"):
-        queue.redrive()
-    timeline = queue.why(message_id)
+        queue.admin.redrive()
+    timeline = queue.admin.why(message_id)
     assert (timeline.state, timeline.steps[-1].what, timeline.steps[-1].who) == ("ready", "queue: redrive", "alice")
 
 
@@ -70,9 +70,9 @@ def test_messages_name_the_work_that_published_them(world: World, config: Leased
         *queue.publish_many(["y", NewMessage("z", headers={})]).ids,
     ]
     queue.publish_staged([queue.stage(payloads=[NewMessage("s", headers={"dagster-run-id": "41"})])])
-    staged = queue.browse("ready").messages[-1]
-    assert [queue.why(each).steps[0].who for each in [*ids, staged.id]] == ["dagster etl/42/load"] * 4
-    assert queue.browse("ready").messages[0].headers == {"tenant": "acme", **run}
+    staged = queue.admin.browse("ready").messages[-1]
+    assert [queue.admin.why(each).steps[0].who for each in [*ids, staged.id]] == ["dagster etl/42/load"] * 4
+    assert queue.admin.browse("ready").messages[0].headers == {"tenant": "acme", **run}
 
 
 def test_the_journal_names_the_publisher_of_messages_that_are_gone(world: World) -> None:
@@ -81,23 +81,23 @@ def test_the_journal_names_the_publisher_of_messages_that_are_gone(world: World)
         ids = [queue.publish("x", headers=headers).id, *queue.publish_many(["y"], headers=headers).ids]
         queue.ack(queue.claim(max_messages=2))
         who = "spark app-1" if "spark-application-id" in headers else "airflow etl/r"
-        assert [queue.why(each).steps[0].who for each in ids] == [who, who]
+        assert [queue.admin.why(each).steps[0].who for each in ids] == [who, who]
 
 
 def test_every_place_of_a_queue_is_searched(world: World) -> None:
     queue = world.queue(config=LeasedConfig(completed_log=5, failed_log=5))
     delayed = queue.publish("later", delay=100).id
-    timeline = queue.why(delayed)
+    timeline = queue.admin.why(delayed)
     assert (timeline.state, timeline.steps[-1].what) == ("delayed", "due")
-    assert 90 < (timeline.steps[-1].at - queue.server_time()).total_seconds() < 101
+    assert 90 < (timeline.steps[-1].at - queue.admin.server_time()).total_seconds() < 101
     ready, together = queue.publish("ready").id, None
-    assert queue.why(ready).state == "ready"
+    assert queue.admin.why(ready).state == "ready"
     queue.ack(queue.claim())
-    assert queue.why(ready).state == "completed"
+    assert queue.admin.why(ready).state == "completed"
     together, _ = queue.publish_many([*"ab"]).ids
     for _ in range(2):
         queue.nack(queue.claim(max_messages=2))
-    timeline = queue.why(together)
+    timeline = queue.admin.why(together)
     assert (timeline.state, timeline.steps[-1].what, timeline.steps[-1].at) == ("isolated", "isolated", None)
 
 
@@ -106,20 +106,20 @@ def test_a_message_that_is_settled_within_a_lease_is_not_said_to_be_held(world: 
     ids = queue.publish_many(str(n) for n in range(20)).ids
     lease = queue.claim(max_messages=20)
     queue.ack(lease, [lease.messages[n] for n in (3, 17)])
-    assert [n for n in range(20) if queue.why(ids[n]).state == "gone"] == [3, 17]
+    assert [n for n in range(20) if queue.admin.why(ids[n]).state == "gone"] == [3, 17]
 
 
 def test_a_message_that_is_unknown_is_gone_and_the_story_says_what_that_can_mean(world: World) -> None:
-    timeline = world.queue().why("nothing")
+    timeline = world.queue().admin.why("nothing")
     assert (timeline.state, timeline.steps) == ("gone", ())
     assert any("acked, purged, cancelled or dropped" in sentence for sentence in timeline.unknown)
     assert "unknown" in timeline.verdict
     kept = world.queue(config=LeasedConfig(journal=100))
     kept.publish("another")
-    assert any("does not name this id" in sentence for sentence in kept.why("nothing").unknown)
+    assert any("does not name this id" in sentence for sentence in kept.admin.why("nothing").unknown)
     for wrong in ("", "two words", 7):
         with pytest.raises(ConfigurationError, match="message_id"):
-            world.queue().why(wrong)
+            world.queue().admin.why(wrong)
 
 
 def test_a_journal_tells_after_the_ack_who_processed_a_message_and_how_often(world: World) -> None:
@@ -133,13 +133,13 @@ def test_a_journal_tells_after_the_ack_who_processed_a_message_and_how_often(wor
     again = queue.claim(owner="host-3")
     queue.ack(again)
     assert stale.count == 2
-    timeline = queue.why(first)
+    timeline = queue.admin.why(first)
     assert (timeline.state, timeline.claims, timeline.acks) == ("gone", 2, 1)
     assert told(timeline) == [
         ("published", "dag/run/load"), ("claimed", "host-1"), ("taken over", "host-2"), ("acked", "host-2"),
     ]  # fmt: skip
     assert "more than once" in timeline.verdict
-    timeline = queue.why(second)
+    timeline = queue.admin.why(second)
     assert told(timeline)[3:] == [("nacked", "host-2"), ("claimed", "host-3"), ("acked", "host-3")]
     assert timeline.steps[3].detail == "bad row"
     assert all(step.at.tzinfo is UTC for step in timeline.steps)
@@ -155,10 +155,10 @@ def test_only_the_dead_letters_that_were_chosen_have_the_redrive_in_their_timeli
     queue.nack(queue.claim(max_messages=2))
     operator = world.queue(config=LeasedConfig(journal=journal))
     with acting_as("alice"):
-        assert operator.redrive_some([chosen]) == 1
+        assert operator.admin.redrive_some([chosen]) == 1
     operator.close()
-    assert [step.what for step in queue.why(chosen).steps if step.who == "alice"] == ["redriven"]
-    assert not [step for step in queue.why(left).steps if step.who == "alice"]
+    assert [step.what for step in queue.admin.why(chosen).steps if step.who == "alice"] == ["redriven"]
+    assert not [step for step in queue.admin.why(left).steps if step.who == "alice"]
 
 
 def test_without_a_journal_a_redriven_dead_letter_is_named_by_the_mark(world: World) -> None:
@@ -166,9 +166,9 @@ def test_without_a_journal_a_redriven_dead_letter_is_named_by_the_mark(world: Wo
     chosen, left = queue.publish_many(["a", "b"]).ids
     queue.nack(queue.claim(max_messages=2))
     with acting_as("alice"):
-        assert queue.redrive_some([chosen]) == 1
-    assert queue.why(chosen).steps[-1].what == "redriven"
-    assert not [step for step in queue.why(left).steps if step.who == "alice"]
+        assert queue.admin.redrive_some([chosen]) == 1
+    assert queue.admin.why(chosen).steps[-1].what == "redriven"
+    assert not [step for step in queue.admin.why(left).steps if step.who == "alice"]
 
 
 def test_expiry_death_and_redrive_are_in_the_journal(world: World) -> None:
@@ -176,9 +176,9 @@ def test_expiry_death_and_redrive_are_in_the_journal(world: World) -> None:
     message_id = queue.publish("x").id
     expire(world, queue.claim(owner="w").id)
     queue.backlog()
-    queue.redrive()
+    queue.admin.redrive()
     queue.ack(queue.claim())
-    assert [what for what, _ in told(queue.why(message_id))] == [
+    assert [what for what, _ in told(queue.admin.why(message_id))] == [
         "published", "claimed", "expired", "dead", "redriven", "claimed", "acked",
     ]  # fmt: skip
 
@@ -193,9 +193,9 @@ def test_each_expiry_names_the_holder_of_its_lease_however_soon_they_follow(worl
     expire(world, others.claim(owner="w3").id)
     others.backlog()  # this client keeps no journal: only the message knows
     expired = [("expired", "w1"), ("expired", "w2"), ("expired", "w3")]
-    assert [step for step in told(queue.why(message_id)) if step[0] == "expired"] == expired
+    assert [step for step in told(queue.admin.why(message_id)) if step[0] == "expired"] == expired
     queue.ack(queue.claim(owner="w4"))
-    assert [step for step in told(queue.why(message_id)) if step[0] == "expired"] == expired[:2]
+    assert [step for step in told(queue.admin.why(message_id)) if step[0] == "expired"] == expired[:2]
 
 
 def test_a_release_by_an_operator_and_a_handover_are_no_further_delivery(world: World) -> None:
@@ -204,8 +204,8 @@ def test_a_release_by_an_operator_and_a_handover_are_no_further_delivery(world: 
     queue.claim(owner="w1", lease_id="job")
     queue.adopt("job", owner="w1", if_owner="w1")
     with acting_as("alice"):
-        queue.release_lease("job")
-    timeline = queue.why(message_id)
+        queue.admin.release_lease("job")
+    timeline = queue.admin.why(message_id)
     assert told(timeline)[1:] == [("claimed", "w1"), ("handed over", "w1"), ("released", "alice")]
     assert timeline.steps[-1].detail == "held by w1"
     assert timeline.verdict == "delivered once, acked never"
@@ -222,30 +222,30 @@ def test_what_an_operator_does_to_a_message_is_in_the_journal_though_his_process
     queue.nack(queue.claim(max_messages=2))
     operator = world.queue(config=LeasedConfig(journal=journal))
     with acting_as("alice"):
-        assert operator.run_now(fourth)
-        assert operator.redrive_edited(first, "z", by="bob")
-        assert operator.discard([second]) == 1
-        assert [operator.cancel(each) for each in (third, fifth)] == [True, True]
+        assert operator.admin.run_now(fourth)
+        assert operator.admin.edit(first, "z", by="bob")
+        assert operator.admin.discard([second]) == 1
+        assert [operator.admin.cancel(each) for each in (third, fifth)] == [True, True]
     operator.close()
     for message_id, what, who in (
         (fourth, "run now", "alice"), (first, "edited", "bob"), (second, "deleted", "alice"),
         (third, "cancelled", "alice"), (fifth, "cancelled", "alice"),
     ):  # fmt: skip
-        steps = [step for step in queue.why(message_id).steps if step.what == what]
+        steps = [step for step in queue.admin.why(message_id).steps if step.what == what]
         assert [(step.who, step.source) for step in steps] == [(who, "journal")]
-        assert not any(step.what in {"queue: cancel", "queue: discard"} for step in queue.why(message_id).steps)
-    assert next(step.detail for step in queue.why(first).steps if step.what == "edited") == "payload"
+        assert not any(step.what in {"queue: cancel", "queue: discard"} for step in queue.admin.why(message_id).steps)
+    assert next(step.detail for step in queue.admin.why(first).steps if step.what == "edited") == "payload"
 
 
 def test_without_a_journal_the_marks_say_who_removed_a_message(world: World) -> None:
     queue = world.queue()
     kept, gone = queue.publish_many([*"ab"]).ids
     with acting_as("alice"):
-        queue.cancel(gone)
-    timeline = queue.why(gone)
+        queue.admin.cancel(gone)
+    timeline = queue.admin.why(gone)
     assert (timeline.state, told(timeline)) == ("gone", [])
     assert [(step.what, step.who, step.source) for step in timeline.steps] == [("cancelled", "alice", "marks")]
-    assert [step.what for step in queue.why(kept).steps] == ["published"]
+    assert [step.what for step in queue.admin.why(kept).steps] == ["published"]
     assert not world.client.exists(KEY)
 
 
@@ -256,7 +256,7 @@ def test_a_lease_id_that_is_used_again_tells_nothing_about_earlier_messages(worl
     queue.ack(queue.claim())
     queue.publish("b")
     queue.nack(queue.claim(lease_id="nightly"), reason="b")
-    assert [step.detail for step in queue.why(first).steps if step.what == "nacked"] == ["a"]
+    assert [step.detail for step in queue.admin.why(first).steps if step.what == "nacked"] == ["a"]
 
 
 def test_one_lease_takes_one_entry_whatever_it_holds(world: World) -> None:
@@ -286,7 +286,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         message_id = queue.publish("x").id
         ended = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
         assert ended.returncode == -signal.SIGKILL
-        assert ("claimed", "doomed") in told(queue.why(message_id))
+        assert ("claimed", "doomed") in told(queue.admin.why(message_id))
 
 
 def test_a_full_server_refuses_an_entry_and_not_the_operation(full: World) -> None:
@@ -316,6 +316,6 @@ def test_unregistering_removes_the_journal(world: World) -> None:
     queue = world.queue(config=JOURNAL)
     queue.publish("x")
     queue.ack(queue.claim())
-    queue.unregister()
+    queue.admin.unregister()
     queue.close()
     assert world.client.keys("rmq:{q}:[hj]*") == []

@@ -1,4 +1,4 @@
-"""The journal as a file: `read_journal`, `JournalExport`."""
+"""The journal as a file: `queue.admin.journal`, `JournalExport`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def played(queue: Any) -> list[str]:
         queue.ack(lease, [lease.messages[0]])
         queue.nack(lease, reason="it broke")
         queue.nack(queue.claim(owner="host-2"), reason="again")
-        queue.discard([ids[1]])
+        queue.admin.discard([ids[1]])
     return ids
 
 
@@ -52,19 +52,19 @@ def written(queue: Any, path: Path, after: str | None = None) -> JournalExport:
 
 def test_the_journal_is_read_page_by_page_up_to_where_it_ended_at_the_start(world: World) -> None:
     queue = world.queue(config=JOURNAL)
-    assert queue.read_journal() == ([], None, None)
+    assert queue.admin.journal() == ([], None, None)
     many(world.client, 600)
-    page = queue.read_journal()
+    page = queue.admin.journal()
     numbers = [entry.lease_id for entry in page.entries]
     world.client.xadd(KEY, {"e": "acked", "l": "too late"}, id="601-0")
     while page.after:
-        page = queue.read_journal(after=page.after, until=page.until)
+        page = queue.admin.journal(after=page.after, until=page.until)
         numbers += [entry.lease_id for entry in page.entries]
     assert numbers == [f"lease-{n}" for n in range(600)]
-    assert [entry.lease_id for entry in queue.read_journal(after="600-0").entries] == ["too late"]
+    assert [entry.lease_id for entry in queue.admin.journal(after="600-0").entries] == ["too late"]
     for wrong in ("", "-", "1", "1-0 ", 7):
         with pytest.raises(ConfigurationError, match="after"):
-            queue.read_journal(after=wrong)
+            queue.admin.journal(after=wrong)
 
 
 def test_a_line_is_an_entry_with_the_columns_that_the_page_documents(
@@ -73,7 +73,7 @@ def test_a_line_is_an_entry_with_the_columns_that_the_page_documents(
     del redis_client
     with LeasedQueue(server_url, "q", JOURNAL) as queue:
         first, second = played(queue)
-        since = queue.server_time()
+        since = queue.admin.server_time()
         made = written(queue, tmp_path / "q.ndjson")
     rows = [json.loads(line) for line in (tmp_path / "q.ndjson").read_text().splitlines()]
     assert [*rows[0]] == [

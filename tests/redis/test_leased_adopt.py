@@ -114,7 +114,7 @@ def test_repeated_adoptions_by_new_owners_end_in_the_dead_letters(world: World) 
     assert queue.adopt("job", owner="2").takeovers == 1
     with pytest.raises(LeaseLost, match="deliveries are used up"):
         queue.adopt("job", owner="3")
-    assert payloads(queue.dead_letters()) == ["poison"]
+    assert payloads(queue.admin.dead_letters()) == ["poison"]
     assert queue.stats()[:5] == (0, 0, 0, 0, 1)
 
 

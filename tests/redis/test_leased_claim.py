@@ -61,7 +61,7 @@ def test_a_lease_states_its_owner_deadline_and_size(world: World) -> None:
     queue.publish_many(["a", "b"])
     lease = queue.claim(max_messages=5, owner="me, myself", lease_id="job/1")
     assert (lease.queue, lease.id, lease.owner, lease.count, lease.takeovers) == ("q", "job/1", "me, myself", 2, 0)
-    (info,) = queue.leases()
+    (info,) = queue.admin.leases()
     assert (info.id, info.owner, info.count, info.settled, info.deadline) == (
         "job/1", "me, myself", 2, 0, lease.deadline,
     )  # fmt: skip
@@ -115,7 +115,7 @@ def test_a_crash_loop_on_one_id_ends_in_the_dead_letters_and_spares_the_others(w
     assert deliveries == [1, 2, 3]
     lease = queue.claim(lease_id="job")
     assert payloads(lease.messages) == ["good"]
-    (dead,) = queue.dead_letters()
+    (dead,) = queue.admin.dead_letters()
     assert (dead.payload, dead.deliveries) == ("poison", 3)
     assert [failure.kind for failure in dead.history] == ["expired"]
 
@@ -221,7 +221,7 @@ def test_claim_next_reclaims_expired_leases_and_respects_a_pause(world: World) -
     again = queue.claim_next(ack=lease)
     assert again.message.payload == "a"
     queue.publish("c")
-    queue.pause()
+    queue.admin.pause()
     assert queue.claim_next(ack=again) is None
-    queue.resume()
+    queue.admin.resume()
     assert drain(queue) == ["c"]

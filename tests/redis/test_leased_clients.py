@@ -121,14 +121,19 @@ def test_a_client_of_the_user_works_with_any_options(world: World, client: Any) 
     queue.publish_many(["ż", b"\xff", {"a": 1}], dedup_key=repr)
     lease = queue.claim(max_messages=3, lease_id="job", owner="ż me")
     assert payloads(lease.messages) == ["ż", b"\xff", {"a": 1}]
-    assert queue.leases()[0] == queue.lease_info("job")
+    assert queue.admin.leases()[0] == queue.lease_info("job")
     queue.nack(lease, [lease.messages[1]], reason="ó")
     queue.ack(lease, lease.messages)
     again = queue.claim(lease_id="other", owner="ż me")
     assert again.message.history[0].reason == "ó"
     queue.ack(again)
     assert (queue.settled("other").owner, queue.claim(wait=0.02)) == ("ż me", None)
-    assert (queue.backlog().ready, queue.peek(), queue.dead_letters(), queue.stats().leases) == (0, [], [], 0)
+    assert (queue.backlog().ready, queue.admin.peek(), queue.admin.dead_letters(), queue.stats().leases) == (
+        0,
+        [],
+        [],
+        0,
+    )
 
 
 def test_closing_a_queue_leaves_the_client_of_the_user_open_and_claims_nothing(world: World, client: Any) -> None:
@@ -233,7 +238,7 @@ def test_connections_are_returned_to_the_pool(world: World) -> None:
     for n in range(50):
         queue.publish(str(n))
         queue.ack(queue.claim())
-        queue.stats(), queue.backlog(), queue.leases(), queue.settled("x")
+        queue.stats(), queue.backlog(), queue.admin.leases(), queue.settled("x")
     mine = [connection for connection in world.client.client_list() if connection["name"] == "counted"]
     assert 0 < len(mine) <= 2
     assert world.client.exists(key("ready")) == 0

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import ConsumerTaken
+from rmq_core.queue.base import tools_of
 from rmq_core.reports import ConsumerRegistration
 from tests.redis.worlds import World
 
@@ -13,7 +14,9 @@ LONG = 60
 
 
 def register_consumer(queue: Any, run: str, stream: str, **more: Any) -> ConsumerRegistration:
-    entered: ConsumerRegistration = queue.register_consumer("c", run=run, stream=stream, **{"alive": LONG, **more})
+    entered: ConsumerRegistration = tools_of(queue).register_consumer(
+        "c", run=run, stream=stream, **{"alive": LONG, **more}
+    )
     return entered
 
 
@@ -27,7 +30,7 @@ def test_a_name_in_use_is_refused_to_another_stream(world: World) -> None:
     with pytest.raises(ConsumerTaken, match="'c' is used by another run") as refused:
         register_consumer(queue, "run 2", "s2")
     assert 0 < refused.value.left <= LONG
-    assert queue.register_consumer("another", run="run 2", stream="s2", alive=LONG) == (0, None, 0)
+    assert tools_of(queue).register_consumer("another", run="run 2", stream="s2", alive=LONG) == (0, None, 0)
 
 
 def test_a_restart_of_the_same_stream_takes_the_name_at_once_and_the_former_run_is_refused(world: World) -> None:
@@ -35,7 +38,7 @@ def test_a_restart_of_the_same_stream_takes_the_name_at_once_and_the_former_run_
     register_consumer(queue, "run 1", "s1", finished=3)
     assert register_consumer(queue, "run 2", "s1") == (3, None, 0)
     with pytest.raises(ConsumerTaken):
-        queue.renew_consumer("c", run="run 1", stream="s1", alive=LONG)
+        tools_of(queue).renew_consumer("c", run="run 1", stream="s1", alive=LONG)
 
 
 def test_another_stream_takes_the_name_of_a_silent_run_and_receives_its_state(world: World) -> None:
@@ -55,15 +58,15 @@ def test_another_stream_takes_the_name_of_a_silent_run_and_receives_its_state(wo
 def test_renewing_keeps_the_name_and_the_finished_number_never_decreases(world: World) -> None:
     queue = world.queue()
     register_consumer(queue, "run 1", "s1", alive=0.001)
-    assert queue.renew_consumer("c", run="run 1", stream="s1", alive=LONG, finished=5).finished == 5
-    assert queue.renew_consumer("c", run="run 1", stream="s1", alive=LONG, finished=4).finished == 5
+    assert tools_of(queue).renew_consumer("c", run="run 1", stream="s1", alive=LONG, finished=5).finished == 5
+    assert tools_of(queue).renew_consumer("c", run="run 1", stream="s1", alive=LONG, finished=4).finished == 5
     with pytest.raises(ConsumerTaken):
         register_consumer(queue, "run 2", "s2")
 
 
 def test_a_run_that_never_registered_cannot_renew(world: World) -> None:
     with pytest.raises(ConsumerTaken):
-        world.queue().renew_consumer("c", run="run 1", stream="s1", alive=LONG)
+        tools_of(world.queue()).renew_consumer("c", run="run 1", stream="s1", alive=LONG)
 
 
 def test_a_record_is_forgotten_after_a_month(world: World) -> None:

@@ -95,7 +95,7 @@ def test_a_dead_letter_event_contains_id_and_reason(world: World, listener: List
     expire(world, "expired")
     queue.backlog()
     assert listener.told() == [("reclaim", 1, "expired", None, None), ("dead", 1, "expired", three, "expired")]
-    queue.redrive()
+    queue.admin.redrive()
     assert listener.told() == [("redrive", 3, None, None, None)]
 
 
@@ -123,7 +123,14 @@ def test_refusals_and_inspections_emit_no_events(world: World, listener: Listene
         queue.claim(lease_id="job")
     with pytest.raises(LeaseOwnedByOther):
         queue.adopt("other", if_owner="you")
-    reads: list[Any] = [queue.stats(), queue.backlog(), queue.leases(), queue.peek(), queue.claim(), queue.redrive()]
+    reads: list[Any] = [
+        queue.stats(),
+        queue.backlog(),
+        queue.admin.leases(),
+        queue.admin.peek(),
+        queue.claim(),
+        queue.admin.redrive(),
+    ]
     assert len(reads) == 6
     assert listener.told() == []
 

@@ -57,7 +57,7 @@ def test_a_message_whose_holders_all_crash_becomes_a_dead_letter(world: World) -
     for _ in range(2):
         expire(world, queue.claim().id)
     assert queue.claim() is None
-    (dead,) = queue.dead_letters()
+    (dead,) = queue.admin.dead_letters()
     assert (dead.payload, dead.deliveries) == ("poison", 2)
     assert [failure.kind for failure in dead.history] == ["expired", "expired"]
 
@@ -98,7 +98,7 @@ def test_extending_moves_the_deadline_and_never_to_an_earlier_time(world: World)
     assert queue.extend(lease, by=10) == lease.deadline
     later = queue.extend(lease, by=timedelta(seconds=1000))
     assert (later - lease.deadline).total_seconds() >= 900
-    assert queue.extend(lease) == later == queue.leases()[0].deadline
+    assert queue.extend(lease) == later == queue.admin.leases()[0].deadline
 
 
 def test_a_hung_handler_cannot_keep_a_lease_beyond_max_hold(world: World) -> None:
@@ -155,5 +155,5 @@ def test_a_reclaim_that_another_client_began_is_finished(world: World) -> None:
     first_chunk = next(reclaim(engine_of(crashed), lease.id))
     assert run(world, crashed, first_chunk).startswith(b"returned 1000 3500 ")
     assert queue.backlog().ready == 4500
-    assert payloads(queue.peek(4500)) == [str(n) for n in range(4500)]
-    assert {message.deliveries for message in queue.peek(4500)} == {1}
+    assert payloads(queue.admin.peek(4500)) == [str(n) for n in range(4500)]
+    assert {message.deliveries for message in queue.admin.peek(4500)} == {1}

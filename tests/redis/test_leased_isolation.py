@@ -93,7 +93,7 @@ def test_poison_is_found_in_few_runs_whatever_the_retries_and_only_it_is_dead_le
         consumer = Consumer(world, queue, {ids[place] for place in drawn}, retries, fail)
         needed.append(consumer.work_until(lambda left, bad: left == bad, count))
         consumer.work_until(lambda left, _: not left, count)
-        assert {message.id for message in queue.dead_letters(100)} == consumer.bad
+        assert {message.id for message in queue.admin.dead_letters(100)} == consumer.bad
     assert max(needed) <= bound(count, poisons)
     if poisons == 1:  # more of them may be in one half for long, by chance: then a third of the runs is spared
         assert max(needed) - min(needed) <= 2
@@ -117,7 +117,7 @@ class Consumer:
     def work_until(self, done: Callable[[set[str], set[str]], bool], batch: int) -> int:
         """Return how many runs it takes until the queue has left what it should."""
         for runs in range(40 * int(bound(batch, len(self.bad)))):
-            left = {message.id for message in self.queue.peek(max(1, self.queue.backlog().ready))}
+            left = {message.id for message in self.queue.admin.peek(max(1, self.queue.backlog().ready))}
             if done(left, self.bad):
                 return runs
             self.work(next(self.names), batch)
@@ -172,7 +172,7 @@ def test_released_messages_return_to_their_group_and_nothing_is_counted(world: W
     queue = world.queue()
     queue.publish_many(map(str, range(8)))
     failing_twice(queue, 8)
-    before = {message.id: message.deliveries for message in queue.peek(8)}
+    before = {message.id: message.deliveries for message in queue.admin.peek(8)}
     lease = queue.claim(max_messages=8, lease_id="job")
     lease = queue.claim(max_messages=8, lease_id="job", owner="another try")
     if ending == "release":
@@ -180,9 +180,9 @@ def test_released_messages_return_to_their_group_and_nothing_is_counted(world: W
     elif ending == "release some":
         queue.release(lease, lease.messages)
     else:
-        assert queue.release_lease("job", if_owner="another try").settled == 4
+        assert queue.admin.release_lease("job", if_owner="another try").settled == 4
     assert queue.backlog().groups == (IsolatedGroup(8, 4),)
-    assert {message.id: message.deliveries for message in queue.peek(8)} == before
+    assert {message.id: message.deliveries for message in queue.admin.peek(8)} == before
 
 
 def test_an_isolated_message_nacked_by_name_is_claimed_alone_and_the_others_are_not_isolated(world: World) -> None:
@@ -228,7 +228,7 @@ def test_isolated_messages_keep_their_group_through_a_delay(world: World) -> Non
     queue.nack(queue.claim(max_messages=10))
     queue.nack(queue.claim(max_messages=10), delay=60)
     assert (queue.stats().isolated, queue.stats().delayed, queue.claim()) == (0, 10, None)
-    assert all(due.timestamp() > 0 for due in queue.browse("delayed").due)
+    assert all(due.timestamp() > 0 for due in queue.admin.browse("delayed").due)
     fall_due(world)
     assert queue.backlog().groups == (IsolatedGroup(10, 5),)
     assert queue.claim(max_messages=10).count == 5
@@ -240,18 +240,18 @@ def test_a_redriven_message_is_no_longer_isolated(world: World) -> None:
     queue.nack(queue.claim(max_messages=2))
     strict = queue
     queue = world.queue()
-    assert strict.redrive() == 2
+    assert strict.admin.redrive() == 2
     for _ in range(2):
         assert queue.claim(max_messages=2, lease_id="job").count == 2
         queue.nack(queue.claim(max_messages=2, lease_id="job"))
     assert queue.stats().isolated == 2
     strict.nack(strict.claim())
-    (dead,) = strict.dead_letters()
+    (dead,) = strict.admin.dead_letters()
     assert len(dead.history) == 4
-    strict.redrive_some([dead.id])
+    strict.admin.redrive_some([dead.id])
     assert queue.stats().isolated == 1
     queue.release(queue.claim(lease_id="job"))
-    assert [message.deliveries for message in queue.peek(2) if message.id == dead.id] == [0]
+    assert [message.deliveries for message in queue.admin.peek(2) if message.id == dead.id] == [0]
     assert queue.stats().isolated == 1
 
 
@@ -260,18 +260,18 @@ def test_isolated_messages_are_browsed_cancelled_and_purged_like_ready_ones(worl
     ids = queue.publish_many([*"abcd"]).ids
     failing_twice(queue, 4)
     queue.publish("e")
-    assert sorted(payloads(queue.peek(9))) == [*"abcde"]
-    page = queue.browse("isolated", 1, 2)
+    assert sorted(payloads(queue.admin.peek(9))) == [*"abcde"]
+    page = queue.admin.browse("isolated", 1, 2)
     assert (page.total, len(page.messages), page.due) == (4, 2, [])
-    assert (queue.browse("delayed").total, queue.browse("ready").total) == (0, 1)
-    assert queue.cancel(ids[2])
-    assert queue.purge("delayed") == 0
+    assert (queue.admin.browse("delayed").total, queue.admin.browse("ready").total) == (0, 1)
+    assert queue.admin.cancel(ids[2])
+    assert queue.admin.purge("delayed") == 0
     assert queue.stats().ready == 4
-    assert queue.purge("isolated") == 3
-    assert queue.purge("ready") == 1
+    assert queue.admin.purge("isolated") == 3
+    assert queue.admin.purge("ready") == 1
     failing = queue.publish_many([*"xy"]).ids
     failing_twice(queue, len(failing))
-    assert queue.purge("ready") == 2
+    assert queue.admin.purge("ready") == 2
     assert queue.claim() is None
 
 
@@ -280,9 +280,9 @@ def test_delayed_messages_are_browsed_and_purged_without_the_isolated_ones(world
     queue.publish_many([*"ab"])
     failing_twice(queue, 2)
     queue.publish("later", delay=60)
-    assert payloads(queue.browse("delayed").messages) == ["later"]
+    assert payloads(queue.admin.browse("delayed").messages) == ["later"]
     assert (queue.stats().ready, queue.stats().delayed) == (2, 1)
-    assert queue.purge("delayed") == 1
+    assert queue.admin.purge("delayed") == 1
     assert sorted(drain(queue)) == ["a", "b"]
 
 
@@ -290,9 +290,9 @@ def test_a_pause_holds_isolated_messages_too_and_a_full_queue_counts_them(world:
     queue = world.queue(config=LeasedConfig(max_ready=3))
     queue.publish_many([*"ab"])
     failing_twice(queue, 2)
-    queue.pause()
+    queue.admin.pause()
     assert queue.claim() is None
-    queue.resume()
+    queue.admin.resume()
     queue.publish("c")
     with pytest.raises(Exception, match="max_ready"):
         queue.publish("d")
@@ -348,13 +348,13 @@ def test_a_release_and_a_redrive_keep_a_history_of_one_line_that_is_longer_than_
     queue.claim(lease_id="job", owner=owner)
     queue.release(queue.claim(lease_id="job", owner=owner))  # the deliveries of a takeover stay
     assert queue.backlog().groups == (IsolatedGroup(2, 1),)
-    assert [len(message.history) for message in queue.peek(2)] == [1, 1]
+    assert [len(message.history) for message in queue.admin.peek(2)] == [1, 1]
     assert queue.claim().isolation == Isolation(2, 1)
     strict = world.queue("strict", config=LeasedConfig(max_deliveries=1))
     strict.publish("c")
     strict.nack(strict.claim(owner=owner))
-    assert strict.redrive() == 1
-    assert len(strict.peek()[0].history) == 1
+    assert strict.admin.redrive() == 1
+    assert len(strict.admin.peek()[0].history) == 1
 
 
 def test_an_interrupted_nack_never_blames_a_single_message_for_the_deliveries_of_all(world: World) -> None:
@@ -388,9 +388,9 @@ def test_isolated_messages_are_shown_in_the_order_in_which_they_are_claimed(worl
         leases = [queue.claim(max_messages=count) for count in (3, 25, 12)]
         for lease in leases:
             queue.nack(lease)
-    shown = queue.peek(40)
-    assert [queue.browse("isolated", place).messages[0] for place in range(40)] == shown
-    assert payloads(queue.browse("isolated", 5, 30).messages) == payloads(shown[5:35])
+    shown = queue.admin.peek(40)
+    assert [queue.admin.browse("isolated", place).messages[0] for place in range(40)] == shown
+    assert payloads(queue.admin.browse("isolated", 5, 30).messages) == payloads(shown[5:35])
     claimed = []
     while lease := queue.claim(max_messages=100):
         claimed += [message.id for message in lease.messages]
@@ -403,7 +403,7 @@ def test_the_age_of_the_backlog_includes_isolated_messages(world: World) -> None
     time.sleep(0.05)
     queue.publish("new")
     failing_twice(queue, 2)
-    (old,) = (message for message in queue.peek(2) if message.payload == "old")
+    (old,) = (message for message in queue.admin.peek(2) if message.payload == "old")
     seconds, micros = world.client.time()
     age_s = (seconds * 1000 + micros // 1000 - old.enqueued_ms) / 1000
     assert queue.backlog().oldest_age >= age_s

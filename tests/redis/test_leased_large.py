@@ -10,6 +10,7 @@ from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, Leas
 from rmq_core.discipline.leased.operations.settling import nack
 from rmq_core.events import QueueEvent
 from rmq_core.exchange.scripts import script
+from rmq_core.queue.base import tools_of
 from rmq_core.reports import Outcome, SettleReport
 from tests.redis.leases import engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
@@ -24,7 +25,7 @@ def large_lease(queue: Any, **options: Any) -> Any:
     queue.publish_many([*NUMBERS, "one more"])
     lease = queue.claim(max_messages=MANY, **options)
     assert lease.count == MANY
-    assert queue.cancel(queue.peek()[0].id)
+    assert queue.admin.cancel(queue.admin.peek()[0].id)
     return lease
 
 
@@ -79,7 +80,7 @@ def test_all_ready_messages_become_a_large_lease_without_popping_each_of_them(wo
     queue.publish("behind")
     assert payloads(queue.messages(lease)) == NUMBERS[2:]
     assert queue.nack(lease).settled == MANY - 2
-    assert payloads(queue.peek(MANY)) == [*NUMBERS[2:], "behind"]
+    assert payloads(queue.admin.peek(MANY)) == [*NUMBERS[2:], "behind"]
 
 
 def commands(world: World, name: str) -> int:
@@ -106,7 +107,7 @@ def test_a_large_lease_is_requeued_completely_and_in_order(world: World, verb: s
         assert queue.backlog().ready == MANY + 1
     else:
         assert getattr(queue, verb)(lease).settled == MANY
-    back = queue.peek(2 * MANY)
+    back = queue.admin.peek(2 * MANY)
     assert payloads(back) == [*NUMBERS, "behind"]
     assert {message.deliveries for message in back[:-1]} == {0 if verb == "release" else 1}
     assert world.client.exists(key(f"lease:{lease.id}")) == world.client.zcard(key("leases")) == 0
@@ -124,7 +125,7 @@ def test_some_messages_of_a_large_lease_are_settled_at_any_position(world: World
     assert [message.index for message in queue.messages(lease)] == left
     assert queue.lease_info("job").settled == 7
     assert queue.release(lease).settled == len(left)
-    assert payloads(queue.peek(MANY)) == [*map(str, left), "5000", "5001"]
+    assert payloads(queue.admin.peek(MANY)) == [*map(str, left), "5000", "5001"]
 
 
 def test_all_messages_of_a_large_lease_can_be_acked_by_name(world: World) -> None:
@@ -140,8 +141,8 @@ def test_every_message_of_a_large_lease_that_fails_too_often_becomes_a_dead_lett
     queue = world.queue(config=LeasedConfig(max_deliveries=1))
     assert queue.nack(large_lease(queue)) == SettleReport(MANY, MANY)
     assert queue.stats()[:5] == (0, 0, 0, 0, MANY)
-    assert queue.redrive() == MANY
-    assert sorted(payloads(queue.peek(2 * MANY)), key=int) == NUMBERS
+    assert queue.admin.redrive() == MANY
+    assert sorted(payloads(queue.admin.peek(2 * MANY)), key=int) == NUMBERS
 
 
 def test_large_payloads_move_no_more_than_eight_mebibytes_a_script(world: World) -> None:
@@ -233,7 +234,7 @@ def test_the_rest_of_a_partly_nacked_lease_can_still_be_nacked(world: World) -> 
     lease = queue.claim(max_messages=4_500)
     nack_one_chunk(world, queue, lease)
     assert queue.nack(lease).settled == 3_500
-    assert payloads(queue.peek(5_000)) == NUMBERS[:4_500]
+    assert payloads(queue.admin.peek(5_000)) == NUMBERS[:4_500]
 
 
 def test_read_columns_and_browse_lease_return_unsettled_messages(world: World) -> None:
@@ -242,8 +243,8 @@ def test_read_columns_and_browse_lease_return_unsettled_messages(world: World) -
     lease = queue.claim(max_messages=30, lease_id="job")
     queue.ack(lease, [message for message in lease.messages if message.index % 3 == 1])
     read = queue.read(lease, 4, 25)
-    columns = queue.read_columns(lease, 4, 25)
+    columns = tools_of(queue).read_columns(lease, 4, 25)
     assert columns.payloads == [message.raw for message in read]
     assert columns.indexes == [message.index for message in read]
-    assert world.queue().browse_lease("job", 4, 25) == read
-    assert world.queue().browse_lease("no such lease") == []
+    assert world.queue().admin.browse_lease("job", 4, 25) == read
+    assert world.queue().admin.browse_lease("no such lease") == []

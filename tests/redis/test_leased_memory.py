@@ -65,9 +65,9 @@ def test_redriving_is_refused_as_a_whole(full: World) -> None:
     fill(full)
     before = snapshot(full.client)
     with pytest.raises(QueueFull):
-        queue.redrive()
+        queue.admin.redrive()
     assert snapshot(full.client) == before
-    assert queue.purge("dead") == 3
+    assert queue.admin.purge("dead") == 3
 
 
 def test_a_full_server_with_dead_consumers_drains_to_empty(full: World) -> None:
@@ -113,13 +113,13 @@ def test_operator_methods_still_work(full: World) -> None:
     kept, cancelled = queue.publish_many(["a", "b"]).ids
     queue.publish("c", dedup_key="k", delay=60)
     fill(full)
-    queue.pause()
+    queue.admin.pause()
     assert queue.stats().paused
-    queue.resume()
+    queue.admin.resume()
     assert not queue.stats().paused
-    assert [queue.cancel(cancelled), queue.forget("k")] == [True, True]
-    assert queue.purge("delayed") == 1
-    assert [message.id for message in queue.peek(5)] == [kept]
+    assert [queue.admin.cancel(cancelled), queue.admin.forget("k")] == [True, True]
+    assert queue.admin.purge("delayed") == 1
+    assert [message.id for message in queue.admin.peek(5)] == [kept]
     assert queue.backlog().ready == 1
 
 
@@ -142,4 +142,4 @@ def test_a_message_that_expires_too_often_still_becomes_a_dead_letter(full: Worl
     expire(full, "job")
     fill(full)
     assert queue.backlog().ready == 0
-    assert payloads(queue.dead_letters()) == ["x"]
+    assert payloads(queue.admin.dead_letters()) == ["x"]

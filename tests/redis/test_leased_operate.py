@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -32,8 +33,8 @@ def test_a_paused_queue_delivers_nothing_and_supports_everything_else(world: Wor
     queue = world.queue()
     queue.publish_many([*"abc"])
     lease = queue.claim(lease_id="job", max_messages=2)
-    queue.pause()
-    queue.pause()
+    queue.admin.pause()
+    queue.admin.pause()
     assert queue.stats().paused
     assert (queue.claim(), world.queue().claim(wait=0.02)) == (None, None)
     assert queue.publish("d").accepted
@@ -42,15 +43,15 @@ def test_a_paused_queue_delivers_nothing_and_supports_everything_else(world: Wor
     assert lease.token != again.token
     assert queue.ack(again).settled == 2
     assert queue.backlog().ready == 2
-    queue.resume()
-    queue.resume()
+    queue.admin.resume()
+    queue.admin.resume()
     assert not queue.stats().paused
     assert drain(queue) == ["c", "d"]
 
 
 def test_a_pause_outlives_waiting_claims_and_inspections(world: World) -> None:
     queue = world.queue()
-    queue.pause()
+    queue.admin.pause()
     assert queue.claim(wait=0.02) is None
     queue.backlog()
     assert world.queue().stats().paused
@@ -61,8 +62,8 @@ def test_ready_and_delayed_messages_can_be_cancelled(world: World) -> None:
     ready = queue.publish_many(map(str, range(2_500))).ids
     delayed = queue.publish("later", delay=60).id
     chosen = [ready[0], ready[1_234], ready[-1], delayed]
-    assert [queue.cancel(chosen_id) for chosen_id in chosen] == [True] * 4
-    assert [queue.cancel(chosen_id) for chosen_id in [*chosen, "unknown"]] == [False] * 5
+    assert [queue.admin.cancel(chosen_id) for chosen_id in chosen] == [True] * 4
+    assert [queue.admin.cancel(chosen_id) for chosen_id in [*chosen, "unknown"]] == [False] * 5
     assert queue.stats()[:2] == (2_497, 0)
     assert drain(queue) == [str(n) for n in range(2_500) if n not in (0, 1_234, 2_499)]
 
@@ -70,10 +71,10 @@ def test_ready_and_delayed_messages_can_be_cancelled(world: World) -> None:
 def test_of_ready_messages_with_one_id_the_newest_is_cancelled(world: World) -> None:
     queue = world.queue()
     queue.publish_many([NewMessage(payload, id="twin") for payload in ("a", "b", "b")] + ["c"])
-    assert queue.cancel("twin")
+    assert queue.admin.cancel("twin")
     assert drain(queue) == ["a", "b", "c"]
     queue.publish_many([NewMessage("x", id="twin"), "y", NewMessage("x", id="twin")])
-    assert queue.cancel("twin")
+    assert queue.admin.cancel("twin")
     assert drain(queue) == ["x", "y"]
 
 
@@ -81,7 +82,7 @@ def test_leased_messages_cannot_be_cancelled(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     lease = queue.claim()
-    assert not queue.cancel(lease.message.id)
+    assert not queue.admin.cancel(lease.message.id)
     assert queue.ack(lease).settled == 1
 
 
@@ -98,20 +99,20 @@ def test_a_cancelled_deduplicated_message_can_be_published_again(
     cancelled = queue.publish(order, delay=delay).id
     kept = queue.publish({"customer": "Bob"}, delay=delay)
     assert kept.accepted
-    assert queue.cancel(cancelled)
+    assert queue.admin.cancel(cancelled)
     assert not queue.publish({"customer": "Bob"}, delay=delay).accepted
     assert queue.publish(order).accepted
-    assert order in payloads(queue.peek(2))
+    assert order in payloads(queue.admin.peek(2))
 
 
 def test_a_key_given_to_publish_is_forgotten_when_cancel_receives_it(world: World) -> None:
     queue = world.queue(config=LeasedConfig(dedup=True))
     first = queue.publish("first", dedup_key="order 7").id
-    assert queue.cancel(first)
+    assert queue.admin.cancel(first)
     assert not queue.publish("second", dedup_key="order 7").accepted
-    queue.forget("order 7")
+    queue.admin.forget("order 7")
     second = queue.publish("second", dedup_key="order 7").id
-    assert queue.cancel(second, dedup_key="order 7")
+    assert queue.admin.cancel(second, dedup_key="order 7")
     assert queue.publish("third", dedup_key="order 7").accepted
 
 
@@ -121,7 +122,7 @@ def test_cancelling_a_message_older_than_the_window_does_not_forget_the_key_of_a
     (envelope,) = world.client.lrange(key("ready"), 0, -1)
     deliveries, published, rest = envelope.split(b" ", 2)
     world.client.lset(key("ready"), 0, b" ".join([deliveries, b"%d" % (int(published) - 3_600_000), rest]))
-    assert queue.cancel(old)
+    assert queue.admin.cancel(old)
     assert not queue.publish("x").accepted
 
 
@@ -134,13 +135,13 @@ def test_purged_messages_can_be_published_again(world: World, target: str) -> No
         for _ in range(2):
             queue.nack(queue.claim(max_messages=600), delay=0)
     held = None if target != "ready" else queue.claim()
-    assert queue.purge(target) == 600 - bool(held)
+    assert queue.admin.purge(target) == 600 - bool(held)
     assert queue.publish_many(many).accepted == 600 - bool(held)
 
 
 def test_a_purge_removes_messages_that_the_key_function_refuses(world: World) -> None:
     world.queue().publish_many(["no customer", "nobody"])
-    assert world.queue(config=LeasedConfig(dedup_key=by_customer)).purge("ready") == 2
+    assert world.queue(config=LeasedConfig(dedup_key=by_customer)).admin.purge("ready") == 2
 
 
 def test_each_part_of_a_queue_can_be_purged(world: World) -> None:
@@ -150,34 +151,34 @@ def test_each_part_of_a_queue_can_be_purged(world: World) -> None:
     queue.nack(queue.claim(max_messages=2))
     queue.publish_many(["a", "b", "c"])
     queue.publish_many(["d", "e"], delay=60)
-    purged = {part: queue.purge(part) for part in ("ready", "delayed", "dead", "completed", "failed")}
+    purged = {part: queue.admin.purge(part) for part in ("ready", "delayed", "dead", "completed", "failed")}
     assert purged == {"ready": 3, "delayed": 2, "dead": 2, "completed": 1, "failed": 2}
-    assert {queue.purge(part) for part in purged} == {0}
+    assert {queue.admin.purge(part) for part in purged} == {0}
     assert queue.stats() == QueueStats(0, 0, 0, 0, 0, None, False)
 
 
 @pytest.mark.parametrize("target", ["leases", "lease:x", "", None])
 def test_only_known_parts_can_be_purged(world: World, target: Any) -> None:
     with pytest.raises(ConfigurationError, match="target must be one of ready, isolated, delayed, dead, completed"):
-        world.queue().purge(target)
+        world.queue().admin.purge(target)
 
 
 def test_peeking_returns_the_next_messages_and_changes_nothing(world: World) -> None:
     queue = world.queue()
-    assert queue.peek() == []
+    assert queue.admin.peek() == []
     queue.publish_many([*"abc"])
     before = snapshot(world.client)
-    assert payloads(queue.peek()) == ["a"]
-    assert payloads(queue.peek(10)) == ["a", "b", "c"]
-    assert [(message.deliveries, message.lease_id) for message in queue.peek()] == [(0, "")]
+    assert payloads(queue.admin.peek()) == ["a"]
+    assert payloads(queue.admin.peek(10)) == ["a", "b", "c"]
+    assert [(message.deliveries, message.lease_id) for message in queue.admin.peek()] == [(0, "")]
     assert snapshot(world.client) == before
 
 
 def test_dead_letters_come_newest_first_with_their_history(once: Any) -> None:
     bury(once, "a", "b", "c")
-    assert payloads(once.dead_letters()) == ["c", "b", "a"]
-    assert payloads(once.dead_letters(2)) == ["c", "b"]
-    (failure,) = once.dead_letters(1)[0].history
+    assert payloads(once.admin.dead_letters()) == ["c", "b", "a"]
+    assert payloads(once.admin.dead_letters(2)) == ["c", "b"]
+    (failure,) = once.admin.dead_letters(1)[0].history
     assert (failure.kind, failure.owner, failure.reason) == ("nack", "worker", "broken")
 
 
@@ -187,32 +188,32 @@ def test_redriven_messages_come_oldest_first_with_a_fresh_budget_and_their_histo
     for _ in range(4):
         queue.nack(queue.claim(), reason="first life")
     queue.publish("c")
-    assert queue.redrive() == 2
-    assert payloads(queue.peek(5)) == ["c", "a", "b"]
+    assert queue.admin.redrive() == 2
+    assert payloads(queue.admin.peek(5)) == ["c", "a", "b"]
     assert drain(queue)[:1] == ["c"]
     assert queue.stats().dead == 0
 
 
 def test_a_redriven_message_may_fail_as_often_as_a_new_one(once: Any) -> None:
     bury(once, "x")
-    assert once.redrive() == 1
+    assert once.admin.redrive() == 1
     lease = once.claim()
     assert (lease.message.deliveries, lease.message.history[0].reason) == (1, "broken")
     assert once.nack(lease, reason="again").dead == 1
-    assert [failure.reason for failure in once.dead_letters()[0].history] == ["broken", "again"]
+    assert [failure.reason for failure in once.admin.dead_letters()[0].history] == ["broken", "again"]
 
 
 def test_a_redrive_moves_the_requested_number_of_dead_letters(once: Any) -> None:
     bury(once, *"abcd")
-    assert once.redrive(3) == 3
-    assert (payloads(once.peek(5)), payloads(once.dead_letters())) == (["a", "b", "c"], ["d"])
-    assert [once.redrive(5), once.redrive(5), once.redrive()] == [1, 0, 0]
+    assert once.admin.redrive(3) == 3
+    assert (payloads(once.admin.peek(5)), payloads(once.admin.dead_letters())) == (["a", "b", "c"], ["d"])
+    assert [once.admin.redrive(5), once.admin.redrive(5), once.admin.redrive()] == [1, 0, 0]
 
 
 def test_only_the_newest_dead_letters_are_kept(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1, max_dead=2))
     bury(queue, *"abcd")
-    assert payloads(queue.dead_letters()) == ["d", "c"]
+    assert payloads(queue.admin.dead_letters()) == ["d", "c"]
 
 
 def test_statistics_count_every_message_once(world: World) -> None:
@@ -246,7 +247,7 @@ def test_the_age_of_a_backlog_is_that_of_its_oldest_message(world: World) -> Non
     queue.claim()
     before = now_ms(world)
     left = queue.backlog()
-    assert before <= queue.peek()[0].enqueued_ms + round(left.oldest_age * 1000) <= now_ms(world)
+    assert before <= queue.admin.peek()[0].enqueued_ms + round(left.oldest_age * 1000) <= now_ms(world)
 
 
 def test_a_backlog_includes_due_messages_and_expired_leases(world: World) -> None:
@@ -264,17 +265,17 @@ def test_leases_are_listed_by_their_deadline(world: World) -> None:
     queue.publish_many([*"abc"])
     for name, seconds in (("second", 20), ("third", 30), ("first", 10)):
         queue.claim(lease_id=name, lease=seconds, owner=f"owner of {name}")
-    assert [info.id for info in queue.leases()] == ["first", "second", "third"]
-    assert [info.owner for info in queue.leases(limit=1)] == ["owner of first"]
+    assert [info.id for info in queue.admin.leases()] == ["first", "second", "third"]
+    assert [info.owner for info in queue.admin.leases(limit=1)] == ["owner of first"]
     assert queue.lease_info("nobody") is None
 
 
 def test_leases_end_by_the_servers_time_which_the_queue_returns(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
-    before = queue.server_time()
+    before = queue.admin.server_time()
     lease = queue.claim(lease=60)
-    assert before <= lease.deadline - timedelta(seconds=60) <= queue.server_time()
+    assert before <= lease.deadline - timedelta(seconds=60) <= queue.admin.server_time()
 
 
 def test_a_takeover_changes_the_fence_and_nothing_shows_the_token(world: World) -> None:
@@ -286,7 +287,7 @@ def test_a_takeover_changes_the_fence_and_nothing_shows_the_token(world: World) 
     assert after.fence > before.fence
     assert (before.takeovers, after.takeovers) == (0, 1)
     assert lease.token.startswith(f"{before.fence}.")
-    for shown in (repr(before), repr(queue.leases()), repr(lease), str(lease)):
+    for shown in (repr(before), repr(queue.admin.leases()), repr(lease), str(lease)):
         assert lease.token.split(".")[1] not in shown
 
 
@@ -358,22 +359,22 @@ async def test_queues_are_found_by_name_on_asyncio(async_redis_client: Any) -> N
 @pytest.mark.parametrize(
     ("method", "arguments", "error", "parameter"),
     [
-        ("peek", [0], ConfigurationError, "count"),
-        ("dead_letters", [-1], ConfigurationError, "count"),
-        ("leases", [0], ConfigurationError, "limit"),
-        ("redrive", [0], ConfigurationError, "max_messages"),
+        ("admin.peek", [0], ConfigurationError, "count"),
+        ("admin.dead_letters", [-1], ConfigurationError, "count"),
+        ("admin.leases", [0], ConfigurationError, "limit"),
+        ("admin.redrive", [0], ConfigurationError, "max_messages"),
         ("lease_info", [5], ConfigurationError, "lease_id"),
         ("settled", [None], ConfigurationError, "lease_id"),
-        ("cancel", [5], ConfigurationError, "message_id"),
-        ("forget", [5], PayloadError, "dedup_key"),
-        ("forget", [""], PayloadError, "dedup_key"),
+        ("admin.cancel", [5], ConfigurationError, "message_id"),
+        ("admin.forget", [5], PayloadError, "dedup_key"),
+        ("admin.forget", [""], PayloadError, "dedup_key"),
     ],
 )
 def test_a_wrong_argument_is_named(
     world: World, method: str, arguments: list[Any], error: type[Exception], parameter: str
 ) -> None:
     with pytest.raises(error, match=parameter):
-        getattr(world.queue(), method)(*arguments)
+        attrgetter(method)(world.queue())(*arguments)
 
 
 @pytest.mark.parametrize("bounds", [(-1, 1), (0, -1), (0.5, 1)])
@@ -395,7 +396,7 @@ def test_a_long_list_is_read_page_by_page(world: World, target: str) -> None:
         queue.publish_many(names)
     if target == "dead":
         queue.nack(queue.claim(max_messages=120), reason="broken")
-    pages = [queue.browse(target, offset, 50) for offset in (0, 50, 100, 150)]
+    pages = [queue.admin.browse(target, offset, 50) for offset in (0, 50, 100, 150)]
     assert [page.total for page in pages] == [120] * 4
     assert [len(page.messages) for page in pages] == [50, 50, 20, 0]
     shown = [message.payload for page in pages for message in page.messages]
@@ -406,8 +407,8 @@ def test_a_long_list_is_read_page_by_page(world: World, target: str) -> None:
 def test_a_page_of_large_messages_ends_early_and_the_next_page_continues(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_payload_bytes=2_000_000))
     queue.publish_many([f"{number:02}" + "x" * 1_500_000 for number in range(20)])
-    first = queue.browse("ready", 0, 20)
-    rest = queue.browse("ready", len(first.messages), 20)
+    first = queue.admin.browse("ready", 0, 20)
+    rest = queue.admin.browse("ready", len(first.messages), 20)
     assert len(first.messages) == 8
     assert [message.raw[:2] for message in [*first.messages, *rest.messages]] == [b"%02d" % n for n in range(16)]
 
@@ -419,8 +420,8 @@ def test_chosen_dead_letters_are_redriven_in_their_order_with_a_fresh_budget(wor
         lease = once.claim()
         ids[name] = lease.message.id
         once.nack(lease, reason=f"bad {name}")
-    assert once.redrive_some([ids["e"], ids["b"], "unknown", ids["b"]]) == 2
-    assert [letter.payload for letter in once.dead_letters()] == [*"fdca"]
+    assert once.admin.redrive_some([ids["e"], ids["b"], "unknown", ids["b"]]) == 2
+    assert [letter.payload for letter in once.admin.dead_letters()] == [*"fdca"]
     again = once.claim(max_messages=2)
     assert payloads(again.messages) == ["b", "e"]
     assert [(message.deliveries, message.history[0].reason) for message in again.messages] == [
@@ -431,10 +432,10 @@ def test_chosen_dead_letters_are_redriven_in_their_order_with_a_fresh_budget(wor
 
 def test_redriving_selected_dead_letters_wakes_waiting_claims(world: World, once: Any) -> None:
     bury(once, "a")
-    (letter,) = once.dead_letters()
+    (letter,) = once.admin.dead_letters()
     waiting = world.in_background(once.claim, wait=PATIENCE_S)
     eventually(lambda: world.client.zcard(key("waiters")) > 0)
-    assert once.redrive_some([letter.id]) == 1
+    assert once.admin.redrive_some([letter.id]) == 1
     assert waiting.result(PATIENCE_S).message.payload == "a"
 
 

@@ -36,9 +36,9 @@ def test_an_expired_lease_gives_its_messages_back_and_counts_the_delivery(world:
     queue = world.queue()
     queue.publish_many([*"abc"])
     lease = queue.claim(max_messages=2, lease_id="job", owner="gone", lease=3600)
-    assert queue.expire_lease("job") == SettleReport(2, 0)
-    assert [(message.payload, message.deliveries) for message in queue.peek(3)] == [("a", 1), ("b", 1), ("c", 0)]
-    assert queue.peek()[0].history[-1][::2] == ("expired", "gone")
+    assert queue.admin.expire_lease("job") == SettleReport(2, 0)
+    assert [(message.payload, message.deliveries) for message in queue.admin.peek(3)] == [("a", 1), ("b", 1), ("c", 0)]
+    assert queue.admin.peek()[0].history[-1][::2] == ("expired", "gone")
     assert queue.stats().leases == 0
     with pytest.raises(LeaseLost):
         queue.ack(lease)
@@ -48,8 +48,8 @@ def test_the_report_of_an_expired_lease_counts_those_that_died_of_it(world: Worl
     queue = world.queue(config=ONCE)
     queue.publish("poison")
     queue.claim(lease_id="job")
-    assert queue.expire_lease("job") == SettleReport(1, 1)
-    assert payloads(queue.dead_letters()) == ["poison"]
+    assert queue.admin.expire_lease("job") == SettleReport(1, 1)
+    assert payloads(queue.admin.dead_letters()) == ["poison"]
 
 
 def test_a_lease_of_another_owner_is_not_expired(world: World) -> None:
@@ -58,7 +58,7 @@ def test_a_lease_of_another_owner_is_not_expired(world: World) -> None:
     lease = queue.claim(lease_id="job", owner="try 2")
     before = snapshot(world.client)
     with pytest.raises(LeaseOwnedByOther, match="'try 2', not by 'try 1'"):
-        queue.expire_lease("job", if_owner="try 1")
+        queue.admin.expire_lease("job", if_owner="try 1")
     assert snapshot(world.client) == before
     assert queue.ack(lease).settled == 1
 
@@ -68,9 +68,9 @@ def test_a_lease_that_is_gone_or_settled_cannot_be_expired(world: World) -> None
     queue.publish("x")
     queue.ack(queue.claim(lease_id="job"))
     with pytest.raises(LeaseAlreadySettled):
-        queue.expire_lease("job")
+        queue.admin.expire_lease("job")
     with pytest.raises(LeaseLost, match="no lease"):
-        queue.expire_lease("unknown")
+        queue.admin.expire_lease("unknown")
 
 
 def test_a_publication_that_is_not_finished_is_no_lease_to_expire(world: World) -> None:
@@ -78,7 +78,7 @@ def test_a_publication_that_is_not_finished_is_no_lease_to_expire(world: World) 
     queue.publish("x")
     world.client.zadd(key("leases"), {"~+p": 1e14})
     with pytest.raises(LeaseLost):
-        queue.expire_lease("~+p")
+        queue.admin.expire_lease("~+p")
     assert world.client.zscore(key("leases"), "~+p") == 1e14
 
 
@@ -87,7 +87,7 @@ def test_a_lease_is_expired_although_its_holder_extends_it_meanwhile(world: Worl
     queue.publish_many(map(str, range(2_500)))
     lease = queue.claim(max_messages=2_500, lease_id="job")
     queue.extend(lease, by=86_400)
-    assert queue.expire_lease("job").settled == 2_500
+    assert queue.admin.expire_lease("job").settled == 2_500
     assert queue.backlog().ready == 2_500
     with pytest.raises(LeaseLost):
         queue.extend(lease, by=86_400)
@@ -109,7 +109,7 @@ def test_a_claim_that_waits_gets_the_messages_of_an_expired_lease(world: World) 
     queue.claim(lease_id="job")
     waiting = world.in_background(queue.claim, wait=60)
     eventually(lambda: world.client.zcard(key("waiters")))
-    queue.expire_lease("job")
+    queue.admin.expire_lease("job")
     assert payloads(waiting.result(60).messages) == ["x"]
 
 
@@ -118,11 +118,11 @@ def test_a_delayed_message_runs_now(world: World) -> None:
     later = queue.publish("later", delay=3600).id
     other = queue.publish("much later", delay=7200).id
     ready = queue.publish("now").id
-    assert queue.run_now(later)
-    assert [queue.run_now(each) for each in (later, ready, "unknown")] == [False] * 3
+    assert queue.admin.run_now(later)
+    assert [queue.admin.run_now(each) for each in (later, ready, "unknown")] == [False] * 3
     assert queue.stats()[:2] == (2, 1)
     assert drain(queue) == ["now", "later"]
-    assert queue.browse("delayed").messages[0].id == other
+    assert queue.admin.browse("delayed").messages[0].id == other
 
 
 def test_a_delayed_message_that_failed_with_others_returns_to_its_group(world: World) -> None:
@@ -133,10 +133,12 @@ def test_a_delayed_message_that_failed_with_others_returns_to_its_group(world: W
     group = queue.claim(max_messages=2)
     queue.nack(group, delay=3600)
     assert queue.stats()[:2] == (2, 2)
-    assert queue.run_now(group.messages[0].id)
+    assert queue.admin.run_now(group.messages[0].id)
     assert queue.stats()[:2] == (3, 1)
     assert queue.stats().isolated == 3
-    assert set(ids) == {message.id for state in ("isolated", "delayed") for message in queue.browse(state).messages}
+    assert set(ids) == {
+        message.id for state in ("isolated", "delayed") for message in queue.admin.browse(state).messages
+    }
 
 
 def test_a_waiting_claim_gets_a_message_that_runs_now(world: World) -> None:
@@ -144,24 +146,24 @@ def test_a_waiting_claim_gets_a_message_that_runs_now(world: World) -> None:
     later = queue.publish("x", delay=3600).id
     waiting = world.in_background(queue.claim, wait=60)
     eventually(lambda: world.client.zcard(key("waiters")))
-    assert queue.run_now(later)
+    assert queue.admin.run_now(later)
     assert payloads(waiting.result(60).messages) == ["x"]
 
 
 def test_an_edited_dead_letter_is_ready_with_its_id_history_and_a_fresh_budget(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1))
     first, second = bury(queue, {"path": "/wrong"}, "other")
-    assert queue.redrive_edited(first, {"path": "/right"}, {"fixed": "yes"}, by="alice")
-    (message,) = queue.peek(5)
+    assert queue.admin.edit(first, {"path": "/right"}, {"fixed": "yes"}, by="alice")
+    (message,) = queue.admin.peek(5)
     assert (message.id, message.payload, message.headers) == (first, {"path": "/right"}, {"fixed": "yes"})
     assert message.deliveries == 0
     assert [(line.kind, line.owner, line.reason) for line in message.history] == [
         ("nack", "worker", "broken"),
         ("edited", "alice", "payload and headers"),
     ]
-    assert [letter.id for letter in queue.dead_letters()] == [second]
+    assert [letter.id for letter in queue.admin.dead_letters()] == [second]
     queue.nack(queue.claim(), reason="again")
-    assert [line.kind for line in queue.dead_letters()[0].history] == ["nack", "edited", "nack"]
+    assert [line.kind for line in queue.admin.dead_letters()[0].history] == ["nack", "edited", "nack"]
 
 
 def test_what_an_edit_does_not_name_stays(world: World) -> None:
@@ -169,10 +171,10 @@ def test_what_an_edit_does_not_name_stays(world: World) -> None:
     queue.publish_many([NewMessage("a", id="a", headers={"x": "1"}), NewMessage("b", id="b", headers={"x": "2"})])
     for _ in range(2):
         queue.nack(queue.claim())
-    assert queue.redrive_edited("a", "A")
-    assert queue.redrive_edited("b", headers={})
-    assert [(each.payload, each.headers) for each in queue.peek(2)] == [("A", {"x": "1"}), ("b", {})]
-    assert [each.history[-1].reason for each in queue.peek(2)] == ["payload", "headers"]
+    assert queue.admin.edit("a", "A")
+    assert queue.admin.edit("b", headers={})
+    assert [(each.payload, each.headers) for each in queue.admin.peek(2)] == [("A", {"x": "1"}), ("b", {})]
+    assert [each.history[-1].reason for each in queue.admin.peek(2)] == ["payload", "headers"]
 
 
 def test_an_edit_that_cannot_be_stored_changes_nothing(world: World) -> None:
@@ -186,15 +188,15 @@ def test_an_edit_that_cannot_be_stored_changes_nothing(world: World) -> None:
         (ConfigurationError, {}),
     ):
         with pytest.raises(error):
-            queue.redrive_edited(letter, **edit)
-    assert not queue.redrive_edited("unknown", "x")
+            queue.admin.edit(letter, **edit)
+    assert not queue.admin.edit("unknown", "x")
     assert snapshot(world.client) == before
 
 
 def test_two_who_edit_one_dead_letter_make_one_message(world: World) -> None:
     queue = world.queue(config=ONCE)
     (letter,) = bury(queue, "x")
-    edits = [world.in_background(queue.redrive_edited, letter, f"version {n}") for n in range(8)]
+    edits = [world.in_background(queue.admin.edit, letter, f"version {n}") for n in range(8)]
     assert sum(edit.result(60) for edit in edits) == 1
     assert (queue.stats().ready, queue.stats().dead) == (1, 0)
 
@@ -202,9 +204,9 @@ def test_two_who_edit_one_dead_letter_make_one_message(world: World) -> None:
 def test_chosen_dead_letters_are_deleted(world: World) -> None:
     queue = world.queue(config=ONCE)
     ids = bury(queue, *"abcde")
-    assert queue.discard([ids[1], ids[3], "unknown"]) == 2
-    assert queue.discard([ids[1]]) == 0
-    assert queue.discard([]) == 0
-    assert payloads(queue.dead_letters()) == ["e", "c", "a"]
+    assert queue.admin.discard([ids[1], ids[3], "unknown"]) == 2
+    assert queue.admin.discard([ids[1]]) == 0
+    assert queue.admin.discard([]) == 0
+    assert payloads(queue.admin.dead_letters()) == ["e", "c", "a"]
     with pytest.raises(ConfigurationError, match="not one str"):
-        queue.discard(ids[0])
+        queue.admin.discard(ids[0])

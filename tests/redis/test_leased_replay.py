@@ -35,19 +35,19 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "release": lambda queue, lease: queue.release(lease),
     "release some": lambda queue, lease: queue.release(lease, lease.messages[:2]),
     "extend": lambda queue, lease: queue.extend(lease, by=1_000) > lease.deadline,
-    "redrive": lambda queue, _: queue.redrive(1),
-    "redrive where": lambda queue, _: queue.redrive(where=Match(text="dead")),
-    "edit": lambda queue, _: queue.redrive_edited(queue.dead_letters()[0].id, "edited", {"a": "b"}),
-    "discard": lambda queue, _: queue.discard([letter.id for letter in queue.dead_letters()]),
-    "expire": lambda queue, _: queue.expire_lease("job", if_owner="me"),
-    "run now": lambda queue, _: queue.run_now(queue.browse("delayed").messages[0].id),
-    "purge": lambda queue, _: queue.purge("ready"),
+    "redrive": lambda queue, _: queue.admin.redrive(1),
+    "redrive where": lambda queue, _: queue.admin.redrive(where=Match(text="dead")),
+    "edit": lambda queue, _: queue.admin.edit(queue.admin.dead_letters()[0].id, "edited", {"a": "b"}),
+    "discard": lambda queue, _: queue.admin.discard([letter.id for letter in queue.admin.dead_letters()]),
+    "expire": lambda queue, _: queue.admin.expire_lease("job", if_owner="me"),
+    "run now": lambda queue, _: queue.admin.run_now(queue.admin.browse("delayed").messages[0].id),
+    "purge": lambda queue, _: queue.admin.purge("ready"),
     "purge where": lambda queue, _: [
-        queue.purge(place, where=Match(text="e")) for place in ("ready", "delayed", "dead")
+        queue.admin.purge(place, where=Match(text="e")) for place in ("ready", "delayed", "dead")
     ],
-    "cancel": lambda queue, _: queue.cancel(queue.peek()[0].id),
-    "forget": lambda queue, _: queue.forget("known"),
-    "pause": lambda queue, _: (queue.pause(), queue.stats().paused),
+    "cancel": lambda queue, _: queue.admin.cancel(queue.admin.peek()[0].id),
+    "forget": lambda queue, _: queue.admin.forget("known"),
+    "pause": lambda queue, _: (queue.admin.pause(), queue.stats().paused),
 }
 
 
@@ -66,8 +66,8 @@ def picture(world: World, name: str) -> Any:
     """Return the contents of a queue, without ids and times."""
     queue = world.queue(name, CONFIG)
     lists = {part: len(world.client.lrange(key(part, name), 0, -1)) for part in ("completed", "failed", "dead")}
-    leases = sorted((info.owner, info.state, info.count, info.settled, info.takeovers) for info in queue.leases())
-    ready = [(message.payload, message.deliveries, len(message.history)) for message in queue.peek(10_000)]
+    leases = sorted((info.owner, info.state, info.count, info.settled, info.takeovers) for info in queue.admin.leases())
+    ready = [(message.payload, message.deliveries, len(message.history)) for message in queue.admin.peek(10_000)]
     return lists, leases, ready, queue.stats()[:5], queue.settled("job") is None
 
 
@@ -103,7 +103,7 @@ def test_every_chunk_of_a_large_lease_survives_a_lost_reply(world: World) -> Non
         assert queue.release(lease).settled == most
     lease = queue.claim(max_messages=8_999)
     assert queue.nack(lease, reason="r").settled == 8_999
-    assert payloads(queue.peek(10_000)) == [str(n) for n in range(9_000)]
+    assert payloads(queue.admin.peek(10_000)) == [str(n) for n in range(9_000)]
 
 
 def lose_each_answer(queue: Any) -> None:
@@ -144,7 +144,7 @@ def test_scripts_missing_on_the_server_are_sent_again(world: World) -> None:
     assert queue.ack(lease).settled == 1
     world.client.script_flush()
     assert queue.claim(wait=5).message.payload == "0"
-    assert [info.count for info in queue.leases()] == [1]
+    assert [info.count for info in queue.admin.leases()] == [1]
 
 
 class Interruption(BaseException):
@@ -173,7 +173,7 @@ def test_closing_releases_what_an_interrupted_claim_got(world: World) -> None:
         queue.claim(max_messages=2)
     queue.close()
     other = world.queue()
-    assert [message.deliveries for message in other.peek(5)] == [0, 0, 0]
+    assert [message.deliveries for message in other.admin.peek(5)] == [0, 0, 0]
     assert drain(other) == [*"abc"]
 
 

@@ -209,7 +209,7 @@ def test_a_handler_that_returns_an_awaitable_ends_the_run_and_its_message_is_rel
     handler = forgets_to_await if world.flavour == "async" else lambda _: work()
     with pytest.raises(ConfigurationError, match="returned an awaitable"):
         queue.run(handler, stop=threading.Event())
-    assert [message.deliveries for message in queue.peek()] == [0]
+    assert [message.deliveries for message in queue.admin.peek()] == [0]
 
 
 def test_retry_after_is_refused_by_a_discipline_without_delays(world: World) -> None:

@@ -28,7 +28,7 @@ def found(queue: Any, target: str, where: Match) -> list[Any]:
     """Search to the end; return the payloads."""
     messages, after = [], None
     while True:
-        page = queue.search(target, where, after=after)
+        page = queue.admin.search(target, where, after=after)
         messages += page.messages
         after = page.after
         if after is None:
@@ -47,10 +47,10 @@ def test_dead_letters_are_grouped_by_reasons_without_their_numbers_and_ids(world
             "e": "timeout after 1 s on 10.0.0.7:6379",
         },
     )
-    first, second = queue.dead_reasons()
+    first, second = queue.admin.dead_reasons()
     assert (first.reason, first.count) == ("timeout after # s on #", 3)
     assert (second.reason, second.count) == ("no order #", 2)
-    assert first.example == queue.dead_letters()[0].id
+    assert first.example == queue.admin.dead_letters()[0].id
     assert first.oldest <= second.oldest <= second.newest <= first.newest
 
 
@@ -59,33 +59,37 @@ def test_letters_that_died_without_a_reason_have_one_all_the_same(world: World) 
     queue.publish_many(["nacked", "expired"])
     queue.nack(queue.claim())
     queue.claim(lease_id="job")
-    queue.expire_lease("job")
+    queue.admin.expire_lease("job")
     world.client.lpush(key("dead"), b"1 1700000000000 0 imported s0 imported")
     world.client.lpush(key("dead"), b"no envelope")
-    assert {group.reason: group.count for group in queue.dead_reasons()} == {"nack": 1, "expired": 1, "unknown": 2}
-    assert queue.redrive(where=Match(reason="expired")) == 1
-    assert queue.redrive(where=Match(reason="unknown")) == 1
+    assert {group.reason: group.count for group in queue.admin.dead_reasons()} == {
+        "nack": 1,
+        "expired": 1,
+        "unknown": 2,
+    }
+    assert queue.admin.redrive(where=Match(reason="expired")) == 1
+    assert queue.admin.redrive(where=Match(reason="unknown")) == 1
     assert sorted(drain(queue)) == ["expired", "imported"]
 
 
 def test_a_redrive_by_reason_takes_its_group_the_oldest_first_and_leaves_the_others(world: World) -> None:
     queue = world.queue(config=ONCE)
     failing(queue, {f"{n}": ("disk full", f"bad row {n}", f"timeout {n} s")[n % 3] for n in range(9)})
-    assert queue.redrive(where=Match(reason="timeout 2 s")) == 3
-    assert payloads(queue.peek(9)) == ["2", "5", "8"]
-    assert all(message.deliveries == 0 for message in queue.peek(9))
-    assert queue.redrive(2, where=Match(reason="bad row #")) == 2
-    assert payloads(queue.peek(9)) == ["2", "5", "8", "1", "4"]
-    assert payloads(queue.dead_letters(9)) == ["7", "6", "3", "0"]
-    assert queue.redrive(where=Match(reason="timeout # s")) == 0
+    assert queue.admin.redrive(where=Match(reason="timeout 2 s")) == 3
+    assert payloads(queue.admin.peek(9)) == ["2", "5", "8"]
+    assert all(message.deliveries == 0 for message in queue.admin.peek(9))
+    assert queue.admin.redrive(2, where=Match(reason="bad row #")) == 2
+    assert payloads(queue.admin.peek(9)) == ["2", "5", "8", "1", "4"]
+    assert payloads(queue.admin.dead_letters(9)) == ["7", "6", "3", "0"]
+    assert queue.admin.redrive(where=Match(reason="timeout # s")) == 0
 
 
 def test_a_star_in_a_reason_stands_for_any_text(world: World) -> None:
     queue = world.queue(config=ONCE)
     failing(queue, {"a": "HTTP 503 from api", "b": "HTTP 404 from api", "c": "disk full"})
-    assert queue.redrive(where=Match(reason="full")) == 0
-    assert queue.redrive(where=Match(reason="HTTP*")) == 2
-    assert queue.redrive(where=Match(reason="*full*")) == 1
+    assert queue.admin.redrive(where=Match(reason="full")) == 0
+    assert queue.admin.redrive(where=Match(reason="HTTP*")) == 2
+    assert queue.admin.redrive(where=Match(reason="*full*")) == 1
 
 
 def test_a_redrive_of_a_group_moves_what_the_group_counts_and_nothing_of_others(world: World) -> None:
@@ -93,19 +97,19 @@ def test_a_redrive_of_a_group_moves_what_the_group_counts_and_nothing_of_others(
     masked, long = "login as svc with *** failed", f"row * is wrong: {'very long text ' * 20}"
     reasons = (masked, "login as svc with a key failed", masked, "login as svc with 7 failed", long, long, "*", "")
     failing(queue, {str(n): reason for n, reason in enumerate(reasons)})
-    groups = {group.reason: group.count for group in queue.dead_reasons()}
+    groups = {group.reason: group.count for group in queue.admin.dead_reasons()}
     assert len(groups) == len(set(reasons))
     for reason, count in groups.items():
-        assert queue.redrive(where=Match(group=reason)) == count, reason
+        assert queue.admin.redrive(where=Match(group=reason)) == count, reason
     assert queue.stats().dead == 0
 
 
 def test_reasons_that_were_cut_off_form_one_group_that_selects_them(world: World) -> None:
     queue = world.queue(config=ONCE)
     failing(queue, {str(n): f"row {'9' * n} is wrong: {'very long text ' * 20}" for n in range(1, 6)})
-    (group,) = queue.dead_reasons()
+    (group,) = queue.admin.dead_reasons()
     assert group.count == 5
-    assert queue.redrive(where=Match(reason=group.reason)) == 5
+    assert queue.admin.redrive(where=Match(reason=group.reason)) == 5
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_a_search_reads_each_state(world: World) -> None:
         world.queue().nack(world.queue().claim(max_messages=2))
     queue.publish("ready")
     due = queue.publish("delayed", delay=3600)
-    page = queue.search("delayed", Match(message_id=due.id))
+    page = queue.admin.search("delayed", Match(message_id=due.id))
     assert (payloads(page.messages), len(page.due), page.total, page.scanned) == (["delayed"], 1, 1, 1)
     for state in STATES:
         assert found(queue, state, Match(text=state))
@@ -157,25 +161,25 @@ def test_a_search_of_leased_messages_names_lease_and_owner(world: World) -> None
     queue.publish_many([*"abc"])
     queue.claim(lease_id="one", owner="me")
     queue.claim(lease_id="two", owner="you", max_messages=2)
-    page, hits = queue.search("leased", Match(text="b")), []
+    page, hits = queue.admin.search("leased", Match(text="b")), []
     while page.after:
         pairs = zip(page.messages, page.owners, strict=True)
         hits += [(message.payload, message.lease_id, owner) for message, owner in pairs]
-        page = queue.search("leased", Match(text="b"), after=page.after)
+        page = queue.admin.search("leased", Match(text="b"), after=page.after)
     assert hits == [("b", "two", "you")]
 
 
 def test_a_search_goes_page_by_page_and_says_how_far_it_is(world: World) -> None:
     queue = world.queue()
     queue.publish_many(map(str, range(2_500)))
-    first = queue.search("ready", Match(text="7"))
+    first = queue.admin.search("ready", Match(text="7"))
     assert (first.scanned, first.total, first.moved) == (1_000, 2_500, False)
     assert first.messages[0].payload == "2497"
     queue.publish("newer")
-    second = queue.search("ready", Match(text="7"), after=first.after)
+    second = queue.admin.search("ready", Match(text="7"), after=first.after)
     assert (second.scanned, second.total, second.moved) == (2_000, 2_501, True)
     assert not {message.id for message in second.messages} - {
-        message.id for message in queue.peek(2_501) if "7" in message.payload
+        message.id for message in queue.admin.peek(2_501) if "7" in message.payload
     }
     assert len(found(queue, "ready", Match(text="7"))) == sum("7" in str(n) for n in range(2_500))
 
@@ -183,22 +187,22 @@ def test_a_search_goes_page_by_page_and_says_how_far_it_is(world: World) -> None
 def test_a_search_with_a_wrong_argument_says_what_is_valid(world: World) -> None:
     queue = world.queue()
     queue.publish_many(map(str, range(3)))
-    after = queue.search("ready", Match(text="x")).after
+    after = queue.admin.search("ready", Match(text="x")).after
     with pytest.raises(ConfigurationError, match="target must be one of ready, isolated"):
-        queue.search("gone", Match(text="x"))
+        queue.admin.search("gone", Match(text="x"))
     for wrong in ("?", "bm9uc2Vuc2U=", 7):
         with pytest.raises(ConfigurationError, match="after must be"):
-            queue.search("ready", Match(text="x"), after=wrong)
+            queue.admin.search("ready", Match(text="x"), after=wrong)
     with pytest.raises(ConfigurationError, match="of dead messages"):
-        queue.search("dead", Match(text="x"), after=after)
+        queue.admin.search("dead", Match(text="x"), after=after)
     with pytest.raises(ConfigurationError, match="where must be a Match"):
-        queue.search("ready", "x")
+        queue.admin.search("ready", "x")
     with pytest.raises(ConfigurationError, match="needs a condition"):
         Match()
     with pytest.raises(ConfigurationError, match="text must be a text"):
         Match(text="")
     with pytest.raises(ConfigurationError, match="a key that the publisher named"):
-        queue.redrive(where=Match(dedup_key="order 7"))
+        queue.admin.redrive(where=Match(dedup_key="order 7"))
 
 
 def test_messages_are_found_by_the_key_that_the_queues_settings_give_them(world: World) -> None:
@@ -207,7 +211,7 @@ def test_messages_are_found_by_the_key_that_the_queues_settings_give_them(world:
     queue.publish_many([{"order": 7}, {"order": 8}])
     world.client.rpush(key("ready"), b"0 1700000000000 0 odd s0 no dict")
     assert found(queue, "ready", Match(dedup_key="order 8")) == [{"order": 8}]
-    assert queue.purge("ready", where=Match(dedup_key="order 7")) == 1
+    assert queue.admin.purge("ready", where=Match(dedup_key="order 7")) == 1
     assert queue.publish({"order": 7}).accepted
     assert not queue.publish({"order": 8}).accepted
 
@@ -227,8 +231,8 @@ def test_a_purge_by_filter_deletes_only_what_meets_it(world: World, state: str) 
         queue.nack(queue.claim(max_messages=2_100))
     if state == "dead":
         strict.nack(strict.claim(max_messages=2_100))
-    assert queue.purge(state, where=Match(text="bad")) == 420
-    assert queue.purge(state, where=Match(text="bad")) == 0
+    assert queue.admin.purge(state, where=Match(text="bad")) == 420
+    assert queue.admin.purge(state, where=Match(text="bad")) == 0
     kept = found(queue, state, Match(text=" "))
     assert sorted(kept) == sorted(text for text in texts if "good" in text)
 
@@ -240,7 +244,7 @@ def test_ready_messages_of_both_kinds_are_purged_by_filter(world: World) -> None
         queue.nack(queue.claim(max_messages=2))
     queue.publish_many(["bad 2", "good 2"])
     assert queue.stats().isolated == 2
-    assert queue.purge("ready", where=Match(text="bad")) == 2
+    assert queue.admin.purge("ready", where=Match(text="bad")) == 2
     assert queue.publish_many(["bad 1", "bad 2"]).accepted == 2
     assert queue.publish_many(["good 1", "good 2"]).accepted == 0
 
@@ -255,15 +259,15 @@ def test_progress_is_told_and_can_stop_each_long_operation(world: World) -> None
         seen.append(done)
         return len(seen) < 2
 
-    (group,) = queue.dead_reasons(progress=twice)
+    (group,) = queue.admin.dead_reasons(progress=twice)
     assert group.count == 2_000
     assert seen == [Progress(0, 1_000, 3_000), Progress(0, 2_000, 3_000)]
     seen.clear()
-    assert queue.redrive(where=Match(reason="broken"), progress=twice) == 2_000
+    assert queue.admin.redrive(where=Match(reason="broken"), progress=twice) == 2_000
     assert [done.changed for done in seen] == [1_000, 2_000]
     seen.clear()
-    assert queue.purge("dead", where=Match(text="1"), progress=lambda _: False) < 1_000
-    assert queue.redrive(progress=lambda _: False) <= 1_000
+    assert queue.admin.purge("dead", where=Match(text="1"), progress=lambda _: False) < 1_000
+    assert queue.admin.redrive(progress=lambda _: False) <= 1_000
 
 
 def test_a_full_server_refuses_to_redrive_and_lets_purge(world: World) -> None:
@@ -273,12 +277,12 @@ def test_a_full_server_refuses_to_redrive_and_lets_purge(world: World) -> None:
     world.client.config_set("maxmemory", max(1, used // 2))
     try:
         with pytest.raises(Exception, match="maxmemory"):
-            queue.redrive(where=Match(reason="broken"))
+            queue.admin.redrive(where=Match(reason="broken"))
         assert queue.stats().dead == 2
-        assert queue.purge("dead", where=Match(text="a")) == 1
+        assert queue.admin.purge("dead", where=Match(text="a")) == 1
     finally:
         world.client.config_set("maxmemory", 0)
-    assert queue.redrive(where=Match(reason="broken")) == 1
+    assert queue.admin.redrive(where=Match(reason="broken")) == 1
 
 
 def test_a_redrive_by_filter_loses_and_doubles_nothing_while_others_change_the_dead_letters(world: World) -> None:
@@ -293,7 +297,7 @@ def test_a_redrive_by_filter_loses_and_doubles_nothing_while_others_change_the_d
     def nack_and_redrive() -> None:
         other = world.queue(config=ONCE)
         while not stop.is_set():
-            other.redrive(25)
+            other.admin.redrive(25)
             if lease := other.claim(max_messages=20):
                 try:
                     other.nack(lease, reason="other cause")
@@ -301,8 +305,8 @@ def test_a_redrive_by_filter_loses_and_doubles_nothing_while_others_change_the_d
                     return
 
     others = [world.in_background(nack_and_redrive) for _ in range(2)]
-    redriven = [queue.redrive(where=Match(reason="deploy #", text="bad")) for _ in range(3)]
-    purged = queue.purge("dead", where=Match(reason="deploy #", text="good"))
+    redriven = [queue.admin.redrive(where=Match(reason="deploy #", text="bad")) for _ in range(3)]
+    purged = queue.admin.purge("dead", where=Match(reason="deploy #", text="good"))
     stop.set()
     for each in others:
         each.result(60)
@@ -311,15 +315,15 @@ def test_a_redrive_by_filter_loses_and_doubles_nothing_while_others_change_the_d
     assert sum(left.values()) == total - purged
     assert max(left.values()) == 1
     assert not any(
-        group.reason == "deploy #" and queue.search("dead", Match(text="bad", reason="deploy #")).messages
-        for group in queue.dead_reasons()
+        group.reason == "deploy #" and queue.admin.search("dead", Match(text="bad", reason="deploy #")).messages
+        for group in queue.admin.dead_reasons()
     )
 
 
 def everything(queue: Any, place: str) -> list[Any]:
     messages: list[Any] = []
-    page = queue.browse(place, 0, 1_000)
+    page = queue.admin.browse(place, 0, 1_000)
     while page.messages:
         messages += page.messages
-        page = queue.browse(place, len(messages), 1_000)
+        page = queue.admin.browse(place, len(messages), 1_000)
     return messages

@@ -12,7 +12,7 @@ from tests.redis.worlds import World
 
 
 def deliveries(queue: Any, most: int = 100) -> dict[Any, int]:
-    return {message.payload: message.deliveries for message in queue.peek(most)}
+    return {message.payload: message.deliveries for message in queue.admin.peek(most)}
 
 
 def test_a_crash_counts_only_for_the_message_that_was_in_work(world: World) -> None:
@@ -23,7 +23,7 @@ def test_a_crash_counts_only_for_the_message_that_was_in_work(world: World) -> N
     queue.nack(lease, [lease.messages[1]], reason="broken")
     expire(world, "job")
     assert queue.backlog().ready == 4
-    assert payloads(queue.peek(4)) == ["d", "c", "b", "e"]  # those that it had not begun come first
+    assert payloads(queue.admin.peek(4)) == ["d", "c", "b", "e"]  # those that it had not begun come first
     assert deliveries(queue) == {"d": 0, "c": 1, "b": 1, "e": 0}
     with pytest.raises(LeaseLost):
         queue.ack(lease)
@@ -39,15 +39,15 @@ def test_one_poison_message_costs_its_deliveries_and_no_other_any(world: World, 
         left = [message for message in queue.messages(lease) if message.payload == "poison"]
         if not left:
             queue.ack(lease)
-            queue.forget("job")
+            queue.admin.forget("job")
             continue
         before = [message for message in queue.messages(lease) if message.index < left[0].index]
         if before:
             queue.ack(lease, before)
         kills += 1
-        queue.expire_lease("job", reason="killed")
+        queue.admin.expire_lease("job", reason="killed")
     assert kills == 3
-    (letter,) = queue.dead_letters()
+    (letter,) = queue.admin.dead_letters()
     assert (letter.payload, [each.reason for each in letter.history]) == ("poison", ["killed"] * 3)
 
 
@@ -57,7 +57,7 @@ def test_a_takeover_forgets_how_the_former_holder_worked(world: World) -> None:
     lease = queue.claim(max_messages=3, lease_id="job", sequential=True)
     queue.ack(lease, [lease.messages[0]])
     queue.claim(max_messages=3, lease_id="job")  # a retry, which works on the batch as a whole
-    queue.expire_lease("job")
+    queue.admin.expire_lease("job")
     assert deliveries(queue) == {"b": 2, "c": 2}
 
 
@@ -66,12 +66,12 @@ def test_all_tries_under_one_name_count_as_one_failure_of_the_message_in_work(wo
     queue.publish_many("ab")
     for _ in range(2):
         queue.claim(max_messages=2, lease_id="job", sequential=True)
-    queue.expire_lease("job")
+    queue.admin.expire_lease("job")
     assert deliveries(queue) == {"a": 2, "b": 0}
     queue.ack(queue.claim())
     for dead in (0, 1):
         queue.claim(lease_id="alone")
-        queue.expire_lease("alone")
+        queue.admin.expire_lease("alone")
         assert queue.stats().dead == dead
 
 
@@ -80,9 +80,9 @@ def test_isolated_messages_stay_apart_when_one_of_them_is_blamed(world: World) -
     queue.publish_many(map(str, range(8)))
     for name in ("one", "two"):
         queue.claim(max_messages=8, lease_id=name)
-        queue.expire_lease(name)
+        queue.admin.expire_lease(name)
     lease = queue.claim(max_messages=8, lease_id="half", sequential=True)
     assert payloads(lease.messages) == ["0", "1", "2", "3"]
-    queue.expire_lease("half")
+    queue.admin.expire_lease("half")
     sizes = [(group.size, group.most) for group in queue.backlog().groups]
     assert sorted(sizes) == [(1, 1), (7, 4)]

@@ -113,7 +113,7 @@ def test_a_message_that_fails_too_often_becomes_a_dead_letter(world: World) -> N
     reports = [queue.nack(queue.claim(owner=f"w{n}"), reason=f"reason {n}") for n in range(3)]
     assert reports == [SettleReport(1), SettleReport(1), SettleReport(1, 1)]
     assert queue.claim() is None
-    (dead,) = queue.dead_letters()
+    (dead,) = queue.admin.dead_letters()
     assert (dead.id, dead.payload, dead.headers, dead.deliveries) == (published.id, "poison", {"h": "1"}, 3)
     told = [(failure.kind, failure.owner, failure.reason) for failure in dead.history]
     assert told == [("nack", f"w{n}", f"reason {n}") for n in range(3)]
@@ -266,7 +266,7 @@ def test_a_message_settled_by_name_may_become_a_dead_letter(world: World) -> Non
     queue.publish("x")
     lease = queue.claim()
     assert queue.nack(lease, lease.messages, reason="r") == SettleReport(1, 1, (D,))
-    assert payloads(queue.dead_letters()) == ["x"]
+    assert payloads(queue.admin.dead_letters()) == ["x"]
     assert queue.lease_info(lease.id) is None
 
 

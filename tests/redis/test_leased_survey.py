@@ -121,9 +121,9 @@ def test_unregister_removes_an_empty_queue_from_the_registry_until_its_next_mess
     queue = world.queue("typo")
     queue.publish("a")
     queue.ack(queue.claim())
-    queue.unregister()
+    queue.admin.unregister()
     assert call("queues") == []
-    queue.unregister()
+    queue.admin.unregister()
     queue.publish("b")
     assert call("queues") == ["typo"]
 
@@ -135,7 +135,7 @@ def test_unregister_removes_an_empty_queue_from_the_registry_until_its_next_mess
         (lambda queue: queue.claim(max_messages=5), r"1 lease\(s\)"),
         (lambda queue: queue.nack(queue.claim(), reason="broken"), "1 dead, 1 failed"),
         (lambda queue: queue.ack(queue.claim()), "1 completed"),
-        (lambda queue: (queue.purge("ready"), queue.publish("b", delay=60)), "1 delayed"),
+        (lambda queue: (queue.admin.purge("ready"), queue.publish("b", delay=60)), "1 delayed"),
     ],
     ids=["ready", "leased", "dead", "log", "delayed"],
 )
@@ -146,5 +146,5 @@ def test_unregister_keeps_a_nonempty_queue_in_the_registry_and_reports_its_conte
     queue.publish("a")
     keep(queue)
     with pytest.raises(QueueNotEmpty, match=rf"queue 'orders' holds {held}:"):
-        queue.unregister()
+        queue.admin.unregister()
     assert call("queues") == ["orders"]

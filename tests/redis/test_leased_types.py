@@ -42,16 +42,16 @@ OPERATIONS: dict[str, Callable[[LeasedQueue, Any], Any]] = {
     "read": lambda queue, lease: queue.read(lease),
     "backlog": lambda queue, _: queue.backlog(),
     "stats": lambda queue, _: queue.stats(),
-    "leases": lambda queue, _: queue.leases(),
-    "peek": lambda queue, _: queue.peek(),
-    "dead letters": lambda queue, _: queue.dead_letters(),
-    "redrive": lambda queue, _: queue.redrive(),
-    "pause": lambda queue, _: queue.pause(),
-    "resume": lambda queue, _: queue.resume(),
-    "cancel": lambda queue, _: queue.cancel("unknown"),
+    "leases": lambda queue, _: queue.admin.leases(),
+    "peek": lambda queue, _: queue.admin.peek(),
+    "dead letters": lambda queue, _: queue.admin.dead_letters(),
+    "redrive": lambda queue, _: queue.admin.redrive(),
+    "pause": lambda queue, _: queue.admin.pause(),
+    "resume": lambda queue, _: queue.admin.resume(),
+    "cancel": lambda queue, _: queue.admin.cancel("unknown"),
     "settled": lambda queue, _: queue.settled("job"),
     **{
-        f"purge {part}": lambda queue, _, part=part: queue.purge(part)
+        f"purge {part}": lambda queue, _, part=part: queue.admin.purge(part)
         for part in ("ready", "isolated", "delayed", "dead")
     },
 }
@@ -145,7 +145,7 @@ def test_a_takeover_while_others_wait_and_nothing_is_ready_writes_nothing_if_del
     redis_client: redis.Redis,
 ) -> None:
     with lived_in(redis_client, awaited=True) as (queue, _):
-        queue.purge("ready")
+        queue.admin.purge("ready")
         redis_client.delete(key("delayed"))
         redis_client.xadd(key("delayed"), {"foreign": "value"})
         before = snapshot(redis_client)
@@ -182,6 +182,6 @@ def test_an_entry_that_is_not_a_message_is_reported_as_malformed(redis_client: r
 
     redis_client.rpush(key("ready"), "pushed by somebody else")
     with LeasedQueue(redis_client, "q") as queue:
-        for read in (queue.peek, lambda: queue.cancel("x"), lambda: queue.claim().message):  # type: ignore[union-attr]
+        for read in (queue.admin.peek, lambda: queue.admin.cancel("x"), lambda: queue.claim().message):  # type: ignore[union-attr]
             with pytest.raises(MalformedMessage, match="23 bytes is not an RMQ envelope"):
                 read()

@@ -41,8 +41,8 @@ def test_a_waiting_claim_gets_ready_messages_at_once(world: World) -> None:
 PREPARATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "publish": (lambda _: None, lambda queue, _: queue.publish("x")),
     "publish_many": (lambda _: None, lambda queue, _: queue.publish_many(["x", "y"])),
-    "redrive": (a_dead_letter, lambda queue, _: queue.redrive()),
-    "resume": (lambda queue: (queue.pause(), queue.publish("x")), lambda queue, _: queue.resume()),
+    "redrive": (a_dead_letter, lambda queue, _: queue.admin.redrive()),
+    "resume": (lambda queue: (queue.admin.pause(), queue.publish("x")), lambda queue, _: queue.admin.resume()),
     "release": (lambda queue: (queue.publish("x"), queue.claim())[1], lambda queue, lease: queue.release(lease)),
     "nack": (
         lambda queue: (queue.publish_many(["x", "y"]), queue.claim(max_messages=2))[1],
@@ -81,9 +81,9 @@ def test_a_waiting_claim_wakes_when_a_lease_that_began_later_expires(world: Worl
     waiting = world.in_background(world.queue().claim, wait=LONG_S)
     blocked(world, 1)
     world.queue("other").publish("y")
-    queue.pause()
+    queue.admin.pause()
     queue.publish_many(["x"])
-    queue.resume()
+    queue.admin.resume()
     assert waiting.result(PATIENCE_S).message.payload == "x"
     again = world.in_background(world.queue().claim, wait=LONG_S)
     blocked(world, 1)
@@ -158,13 +158,13 @@ def test_many_delayed_messages_wake_many_waiters(world: World) -> None:
 
 def test_a_waiting_claim_on_a_paused_queue_keeps_waiting(world: World) -> None:
     queue = world.queue()
-    queue.pause()
+    queue.admin.pause()
     waiting = world.in_background(world.queue().claim, wait=LONG_S)
     blocked(world, 1)
     queue.publish("x")
     time.sleep(0.05)
     assert not waiting.done()
-    queue.resume()
+    queue.admin.resume()
     assert waiting.result(PATIENCE_S).message.payload == "x"
 
 

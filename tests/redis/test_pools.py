@@ -153,7 +153,7 @@ def test_closing_a_queue_reports_what_it_counted_though_its_connection_is_in_the
     queue = world.queue(settings=app.client(app.pool(max_connections=2)))
     queue.publish("x")
     queue.close()
-    assert world.queue().totals().published == 1
+    assert world.queue().admin.totals().published == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*unclosed")  # a loop that ends before its connections are closed leaves them so

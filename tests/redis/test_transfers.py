@@ -15,6 +15,7 @@ from rmq_core import LeasedConfig, QueueFull, Unsupported
 from rmq_core.envelope.stored import StoredMessage
 from rmq_core.errors import ConfigurationError, ImportConflict, PayloadError, QueueChanged
 from rmq_core.jobs import JobsConfig
+from rmq_core.queue.base import tools_of
 from rmq_core.reliable import ReliableConfig
 from rmq_core.transfer.exporting import Export
 from rmq_core.transfer.importing import Import, ImportOptions
@@ -48,7 +49,7 @@ def stocked(world: World, name: str = "q") -> Any:
     queue.publish_many(PAYLOADS)
     queue.publish_many([{"n": n} for n in range(2500)])
     queue.publish("with headers", headers={"b": "1", "a": "2"})
-    queue.pause()
+    queue.admin.pause()
     return queue
 
 
@@ -83,17 +84,17 @@ def test_imported_messages_are_claimed_redriven_and_isolated_as_others_are(world
         seen.update(str(message.payload) for message in lease.messages)
         target.ack(lease)
     assert seen["suspect 3"] == seen["text ✓"] == 1
-    assert [message.history[-1].reason for message in target.dead_letters(4)] == ["it broke, too"] * 2 + [
+    assert [message.history[-1].reason for message in target.admin.dead_letters(4)] == ["it broke, too"] * 2 + [
         "it broke"
     ] * 2
-    assert target.redrive() == 4
+    assert target.admin.redrive() == 4
     assert target.claim(max_messages=4).messages[0].headers == {"of": "dead"}
 
 
 def test_an_import_wakes_a_waiting_consumer(world: World) -> None:
     source, target = world.queue(), world.queue("target")
     source.publish("a")
-    source.pause()
+    source.admin.pause()
     lines = lines_of(source)
     waiting = world.in_background(target.claim, wait=60)
     while not world.client.zcard("rmq:{target}:waiters"):
@@ -105,10 +106,10 @@ def test_an_import_wakes_a_waiting_consumer(world: World) -> None:
 def test_the_fence_of_the_target_passes_the_groups_that_arrive(world: World) -> None:
     source = stocked(world)
     world.client.incrby("rmq:{q}:fence", 1000)
-    source.resume()
+    source.admin.resume()
     source.publish_many(["late suspect 1", "late suspect 2"])
     target = world.queue("target")
-    source.pause()
+    source.admin.pause()
     moved(target, lines_of(source))
     low = min(score for _, score in world.client.zrange("rmq:{target}:delayed", 0, -1, withscores=True))
     assert int(world.client.get("rmq:{target}:fence") or 0) > -low / 2
@@ -130,11 +131,11 @@ def test_ids_headers_history_and_times_survive_a_change_of_the_discipline(
         queue.publish("later", delay=3000)
     for _ in range(2):
         queue.nack(queue.claim(), reason="no luck")
-    known = {message.id: message for message in (*queue.peek(100), *queue.dead_letters(10))}
+    known = {message.id: message for message in (*queue.admin.peek(100), *queue.admin.dead_letters(10))}
     lines = lines_of(queue, live=True)
     other = world.open(target, "target")
     moved(other, lines)
-    arrived = [*other.peek(100), *other.dead_letters(10)]
+    arrived = [*other.admin.peek(100), *other.admin.dead_letters(10)]
     assert queue.stats().dead == other.stats().dead >= 1
     for message in arrived:
         before = known.get(message.id)
@@ -178,9 +179,9 @@ def test_an_export_of_a_stream_holds_stale_entries_and_then_new_ones(world: Worl
     queue.nack(queue.claim(max_messages=2))
     lines = lines_of(queue, live=True)
     assert moved(target, lines).imported == 2500 - 10 - 5
-    ids = [message.id for message in target.peek(5000)]
+    ids = [message.id for message in target.admin.peek(5000)]
     assert ids == [entry[0].decode() for entry in world.client.xrange("rmq:{q}:stream")][15:]
-    assert target.peek(1)[0].deliveries == 1
+    assert target.admin.peek(1)[0].deliveries == 1
     assert len(lines_of(queue, live=True, include_leased=True)) - 2 == 2485 + held.count
 
 
@@ -193,7 +194,9 @@ def test_an_export_of_a_rotation_holds_what_is_not_done(world: World) -> None:
     queue.ack(done)
     lines = lines_of(queue, live=True)
     assert moved(target, lines).imported == 2502 - 7
-    assert [message.payload for message in target.peek(5000)] == [message.payload for message in queue.peek(5000)]
+    assert [message.payload for message in target.admin.peek(5000)] == [
+        message.payload for message in queue.admin.peek(5000)
+    ]
     assert len(lines_of(queue, live=True, include_leased=True)) - 2 == 2495 + held.count
     assert target.stats().oldest_age < 60
 
@@ -227,11 +230,11 @@ def test_messages_given_back_to_a_paused_queue_are_noticed(world: World) -> None
     queue = world.queue()
     queue.publish_many([f"m{n}" for n in range(3000)])
     held = queue.claim(max_messages=5)
-    queue.pause()
+    queue.admin.pause()
     with pytest.raises(QueueChanged, match=r"'q' changed during its export: ready messages moved; .* --live"):
         after(1001, Export(queue, "0").lines(), lambda: queue.release(held))
     found = Export(queue, "0", live=True)
-    assert len(after(1001, found.lines(), lambda: queue.purge("ready"))) < 3000
+    assert len(after(1001, found.lines(), lambda: queue.admin.purge("ready"))) < 3000
     assert found.changed
 
 
@@ -239,7 +242,7 @@ def test_a_delay_that_ends_during_the_export_is_noticed(world: World) -> None:
     queue = world.queue()
     queue.publish("soon", delay=0.2)
     queue.publish_many([f"m{n}" for n in range(3000)])
-    queue.pause()
+    queue.admin.pause()
 
     def fall_due() -> None:
         time.sleep(0.3)
@@ -252,7 +255,7 @@ def test_a_delay_that_ends_during_the_export_is_noticed(world: World) -> None:
 def test_producers_may_go_on_while_a_paused_queue_is_exported(world: World) -> None:
     queue = world.queue()
     queue.publish_many([f"m{n}" for n in range(1500)])
-    queue.pause()
+    queue.admin.pause()
     found = after(500, Export(queue, "0").lines(), lambda: queue.publish("new"))
     assert len(found) == 1500 + 1 + 2
 
@@ -273,7 +276,7 @@ def test_leased_messages_are_counted_or_exported_and_marked(world: World) -> Non
     queue.publish_many([f"m{n}" for n in range(2600)])
     lease, other = queue.claim(max_messages=2500, lease_id="load", owner="me"), queue.claim(max_messages=40)
     queue.ack(lease, [lease.messages[0].ref] if lease.messages else list(itertools.islice(queue.messages(lease), 1)))
-    queue.pause()
+    queue.admin.pause()
     plain = Export(queue, "0")
     assert len(list(plain.lines())) - 2 == 60
     assert plain.before.leased == 2499 + other.count
@@ -320,12 +323,12 @@ def test_a_target_without_room_for_messages_refuses_them_whole_and_takes_them_la
 
 def test_a_second_importer_under_the_same_name_writes_nothing(world: World) -> None:
     queue = world.queue()
-    entry = queue.import_entry(StoredMessage("ready", b"0 1 0 m s0 x"))
-    queue.import_chunk("a", "", "open 1 1 - -", [entry])
+    entry = tools_of(queue).import_entry(StoredMessage("ready", b"0 1 0 m s0 x"))
+    tools_of(queue).import_chunk("a", "", "open 1 1 - -", [entry])
     with pytest.raises(ImportConflict, match="another import 'a' into 'q' is running"):
-        queue.import_chunk("a", "", "open 1 1 - -", [entry])
+        tools_of(queue).import_chunk("a", "", "open 1 1 - -", [entry])
     assert queue.stats().ready == 1
-    assert queue.import_progress("a")[0] == "open 1 1 - -"
+    assert tools_of(queue).import_progress("a")[0] == "open 1 1 - -"
     assert 6 * 86400 < world.client.ttl("rmq:{q}:import:a") <= 7 * 86400
 
 
@@ -334,7 +337,7 @@ def test_messages_of_a_killed_holder_are_exported_once_they_are_back(world: Worl
     queue.publish_many(["a", "b"])
     expire(world, queue.claim(max_messages=2).id)
     queue.backlog()
-    queue.pause()
+    queue.admin.pause()
     assert len(lines_of(queue)) - 2 == 2
 
 
@@ -344,5 +347,5 @@ def test_an_import_into_a_key_of_another_type_writes_nothing(world: World) -> No
     world.client.set("rmq:{target}:dead", "x")
     with pytest.raises(Exception, match="another type"):
         moved(target, lines)
-    assert target.import_progress("a")[0] == ""
+    assert tools_of(target).import_progress("a")[0] == ""
     assert world.client.exists("rmq:{target}:ready", "rmq:{target}:delayed") == 0

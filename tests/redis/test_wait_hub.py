@@ -65,7 +65,7 @@ async def test_a_wait_without_work_times_out_and_is_removed(hub: WaitHub, queue:
 
 async def test_a_wait_on_a_paused_queue_says_so_and_goes_on_until_resumed(hub: WaitHub, queue: LeasedQueue) -> None:
     await queue.publish("x")
-    await queue.pause()
+    await queue.admin.pause()
     told: list[Backlog] = []
     waiting = asyncio.create_task(hub.wait("q", max_age=0.001, on_pause=told.append))
     await armed(queue.client, "q")
@@ -74,7 +74,7 @@ async def test_a_wait_on_a_paused_queue_says_so_and_goes_on_until_resumed(hub: W
     await asyncio.sleep(0.3)
     assert not waiting.done()
     assert len(told) == 1
-    await queue.resume()
+    await queue.admin.resume()
     assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 2
 
 
@@ -86,7 +86,7 @@ async def test_a_backlog_shows_whether_anything_was_claimed_since_the_one_before
     claimed = await queue.backlog()
     assert claimed.fence != first.fence
     await queue.publish("d")
-    await queue.pause()
+    await queue.admin.pause()
     assert await queue.claim() is None
     assert (await queue.backlog()).fence == claimed.fence
 
@@ -131,11 +131,11 @@ async def test_everything_that_makes_messages_ready_sends_a_notification(
         waiting = asyncio.create_task(hub.wait("q"))
         await armed(async_redis_client, "q")
         if step == "resume":
-            await strict.pause()
-            await strict.resume()
-            await strict.redrive()
+            await strict.admin.pause()
+            await strict.admin.resume()
+            await strict.admin.redrive()
         else:
-            await getattr(patient, step)(*([] if step == "redrive" else [lease]))
+            await (patient.admin.redrive() if step == "redrive" else getattr(patient, step)(lease))
         assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 2
         await patient.close()
 
@@ -196,7 +196,7 @@ async def test_waits_on_one_queue_can_follow_each_other(hub: WaitHub, queue: Lea
         await asyncio.sleep(0)
         await queue.publish("x")
         assert (await waiting).ready == 1
-        assert await queue.purge("ready") == 1
+        assert await queue.admin.purge("ready") == 1
 
 
 async def test_closing_ends_the_waits(async_redis_client: Any) -> None:

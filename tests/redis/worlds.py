@@ -20,6 +20,7 @@ import redis
 
 import rmq_core
 import rmq_core.asyncio
+from rmq_core.queue.base import QueuePart
 
 LOOP_ENDS_S = 300
 
@@ -132,7 +133,7 @@ class Loop:
             return self.iterate(value)
         if isinstance(value, rmq_core.asyncio.Batch):
             return BlockingBatch(value, self)
-        if hasattr(value, "__aenter__"):
+        if hasattr(value, "__aenter__") or isinstance(value, QueuePart):
             return Blocking(value, self)
         return value
 

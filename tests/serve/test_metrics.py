@@ -60,7 +60,7 @@ async def test_every_number_of_a_queue_is_a_gauge(served: Served, queue: LeasedQ
     queue.nack(queue.claim())
     queue.claim(max_messages=2)
     queue.publish("later", delay=60)
-    queue.pause()
+    queue.admin.pause()
     found = await scraped(served)
     assert 0 <= found.pop("rmq_oldest_ready_age_seconds") < 60
     assert gauges(found) == {

@@ -63,10 +63,10 @@ def test_a_paused_queue_asks_for_no_worker_but_for_those_of_its_leases(
     url = started()
     queue.publish_many([*"abcd"])
     queue.claim(lease=LATE_S)
-    queue.pause()
+    queue.admin.pause()
     asked = told(url)
     assert [asked[name] for name in ("ready", "leased", "total", "oldest_age", "paused")] == [0, 1, 1, 0, True]
-    queue.resume()
+    queue.admin.resume()
     assert told(url)["total"] == 4
 
 
@@ -116,7 +116,7 @@ def test_a_queue_that_does_not_exist_is_told_apart_from_an_empty_one(
     started: Callable[..., str], queue: LeasedQueue
 ) -> None:
     queue.publish("x")
-    queue.purge("ready")
+    queue.admin.purge("ready")
     url = started()
     assert told(url)["total"] == 0
     assert httpx.get(f"{url}/keda/wrok", timeout=PATIENCE_S).status_code == 404

@@ -100,7 +100,7 @@ def test_whole_messages_are_appended_as_they_are_in_a_session_of_any_time_zone(
 ) -> None:
     kit = KITS[kind](tmp_path, arrow_schema(rmq_spark.MESSAGE_SCHEMA))
     queue.publish("a", headers={"tenant": "b"})
-    (message,) = queue.peek(1)
+    (message,) = queue.admin.peek(1)
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:

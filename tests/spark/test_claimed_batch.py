@@ -113,7 +113,7 @@ def test_a_failing_block_nacks(spark: SparkSession, redis_url: str, queue: Lease
     with pytest.raises(ZeroDivisionError), claimed_batch(spark, redis_url, QUEUE, max_messages=2):
         print(1 // 0)
     assert queue.stats().ready == 3
-    reasons = [message.history[0].reason for message in queue.peek(2)]
+    reasons = [message.history[0].reason for message in queue.admin.peek(2)]
     assert reasons == ["ZeroDivisionError: integer division or modulo by zero"] * 2
 
 
@@ -392,8 +392,8 @@ def test_failed_rows_are_nacked_with_their_reason_and_the_others_acked(
         assert batch.nack(judged.where("n > 6"), reason=F.concat(F.lit("n="), "n"), delay=600) == 3
         assert queue.stats().leased == 10, "verdicts wait for the end of the block"
         assert numbers(batch.df) == list(range(10))
-    assert [message.history[0].reason for message in queue.peek(9)] == ["three"]
-    delayed = queue.browse("delayed").messages
+    assert [message.history[0].reason for message in queue.admin.peek(9)] == ["three"]
+    delayed = queue.admin.browse("delayed").messages
     assert sorted(message.history[0].reason for message in delayed) == ["n=7", "n=8", "n=9"]
     assert queue.stats()._replace(oldest_age=None)[:5] == (1, 3, 0, 0, 0)
 
@@ -413,7 +413,7 @@ def test_a_row_that_fails_again_and_again_becomes_a_dead_letter(
     once = LeasedConfig(max_deliveries=1)
     with claimed_batch(spark, redis_url, QUEUE, config=once) as batch:
         batch.nack(batch.df.limit(1), reason="not a number")
-    assert [message.history[0].reason for message in queue.dead_letters()] == ["not a number"]
+    assert [message.history[0].reason for message in queue.admin.dead_letters()] == ["not a number"]
     assert queue.stats()._replace(oldest_age=None)[:5] == (0, 0, 0, 0, 1)
 
 
@@ -429,7 +429,7 @@ def test_a_failing_block_nacks_failed_rows_with_their_own_reason(
 
     with pytest.raises(ZeroDivisionError):
         work()
-    reasons = sorted(message.history[0].reason for message in queue.peek(3))
+    reasons = sorted(message.history[0].reason for message in queue.admin.peek(3))
     assert reasons == ["ZeroDivisionError: integer division or modulo by zero"] * 2 + ["poison"]
 
 

@@ -38,7 +38,7 @@ def test_a_drained_query_has_acked_everything_and_left_no_lease(
         assert not query.isActive
         assert batches.numbers == list(range(50)), "what was published meanwhile is processed too"
         assert sum(queue.stats()[:5]) == 0
-        assert queue.leases() == []
+        assert queue.admin.leases() == []
 
 
 def test_a_query_that_fails_while_it_is_drained_is_stopped_and_keeps_its_batch(

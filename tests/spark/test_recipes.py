@@ -67,7 +67,7 @@ class Place(NamedTuple):
 
     def _published(self, name: str) -> list[Order]:
         with LeasedQueue(self.url, name) as queue:
-            orders = [json.loads(message.raw) for message in queue.peek(2 * recipes.COUNT)]
+            orders = [json.loads(message.raw) for message in queue.admin.peek(2 * recipes.COUNT)]
             return [(order["number"], order["amount"]) for order in orders]
 
     def _query(self, query: str) -> list[Any]:
@@ -164,5 +164,5 @@ def test_a_new_claim_of_a_run_is_forwarded_whatever_the_one_before_had_published
         while forward.run(spark, redis_url, "large", next(runs)):
             pass
         assert recipes._left(queue) == 0
-        found = [json.loads(message.raw)["number"] for message in large.peek(100)]
+        found = [json.loads(message.raw)["number"] for message in large.admin.peek(100)]
     assert sorted(found) == [0, 0, 1, 1, 2, 3], "the first two came again, the others are there"

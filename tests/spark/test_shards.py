@@ -113,7 +113,7 @@ def test_a_retry_gets_exactly_the_messages_of_the_earlier_try(
         failed = batch.df.where("lease = 'run/s1'")
         assert batch.nack(failed, reason="odd") == 1
     assert (sum(ready(shards)), sum(held(shards))) == (6, 0)
-    assert [message.history[0].reason for message in shards[1].peek(9) if message.history] == ["odd"]
+    assert [message.history[0].reason for message in shards[1].admin.peek(9) if message.history] == ["odd"]
 
 
 def test_the_retry_of_a_partly_acked_batch_acks_the_rest(
@@ -164,7 +164,7 @@ def test_a_driver_that_dies_between_two_acks_has_already_settled_its_failed_rows
     with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
         assert (len(batch), batch.already_settled) == (0, True)
     assert (ready(shards), held(shards)) == (after, [0] * SHARDS)
-    assert [message.history[0].reason for message in shards[3].peek(9)] == ["odd"]
+    assert [message.history[0].reason for message in shards[3].admin.peek(9)] == ["odd"]
 
 
 @pytest.mark.parametrize(("policy", "after"), [(KEEP, [2, 2, 2, 2]), (BatchPolicy(), [0, 0, 0, 2])])

@@ -74,7 +74,7 @@ def test_messages_name_the_application_that_publishes_them(
     publishers = []
     for name in shard_names(QUEUE, 2) if "shards" in options else (QUEUE,):
         with LeasedQueue(redis_url, name) as queue:
-            publishers += [queue.why(message.id).steps[0].who for message in queue.browse("ready").messages]
+            publishers += [queue.admin.why(message.id).steps[0].who for message in queue.admin.browse("ready").messages]
     assert publishers == [f"spark {spark.sparkContext.applicationId}"]
 
 
@@ -82,7 +82,7 @@ def test_messages_carry_only_headers_that_were_asked_for(
     spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
     save(numbers(spark, 1, 1), redis_url)
-    assert queue.peek()[0].headers == {}
+    assert queue.admin.peek()[0].headers == {}
 
 
 def test_what_a_driver_and_its_tasks_publish_themselves_names_the_application(
@@ -98,7 +98,7 @@ def test_what_a_driver_and_its_tasks_publish_themselves_names_the_application(
     named_publisher(queue).publish("from the driver")
     spark.range(1, numPartitions=1).mapInArrow(publish, "id long").collect()
     spark.range(1, numPartitions=1).rdd.mapPartitions(lambda rows: publish(rows, application)).collect()
-    headers = [message.headers for message in queue.browse("ready").messages]
+    headers = [message.headers for message in queue.admin.browse("ready").messages]
     assert headers == [{"spark-application-id": application}] * 3
 
 
@@ -200,7 +200,7 @@ def test_failed_rows_are_written_to_the_queue_again(
         failed = batch.df.where("int(string(payload)) % 2 = 1").selectExpr("*", "'odd' as reason")
         save(failed, redis_url, operation=operation)
         save(failed.limit(0), redis_url, operation=operation)
-    messages = queue.dead_letters() if dead else []
+    messages = queue.admin.dead_letters() if dead else []
     lease = queue.claim(max_messages=1000)  # for messages that failed before, a tenth is needed
     messages += list(lease.messages) if lease else []
     assert sorted(message.payload for message in messages) == ready + dead
@@ -238,7 +238,7 @@ def test_all_messages_of_a_failed_id_are_written_back(
     lease = queue.claim(max_messages=3)
     assert lease is not None
     settler(redis_url, operation="dead").commit([failed_rows(lease)])
-    assert sorted(message.payload for message in queue.dead_letters()) == ["1", "2", "3"]
+    assert sorted(message.payload for message in queue.admin.dead_letters()) == ["1", "2", "3"]
     assert not caplog.records, "none was left alone"
 
 

@@ -65,7 +65,7 @@ def test_a_stream_finds_its_poison_in_few_batches_whatever_the_restarts(
     assert consumer.done == set(range(count)) - {count // 3}
     while not queue.stats().dead:
         consumer.work()
-    assert [letter.payload for letter in queue.dead_letters()] == [{"n": count // 3}]
+    assert [letter.payload for letter in queue.admin.dead_letters()] == [{"n": count // 3}]
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 

@@ -16,6 +16,7 @@ import redis
 
 from rmq_core import ConfigurationError, JobQueue, LeasedQueue, LeaseLost, Unsupported
 from rmq_core.errors import ConsumerTaken
+from rmq_core.queue.base import tools_of
 from rmq_spark.stream.ledger import ReplayedBatch
 from rmq_spark.stream.offsets import Offset
 from tests.redis.leases import beating_often
@@ -297,7 +298,7 @@ def test_a_lost_consumer_name_is_reported_by_the_next_hook(redis_url: str, queue
     publish(queue, 1)
     with run(redis_url) as first:
         first.batch()
-        queue.register_consumer("c", run="somebody", stream=first.at["stream"], alive=60)
+        tools_of(queue).register_consumer("c", run="somebody", stream=first.at["stream"], alive=60)
         member = first.reader._ledger._member  # type: ignore[union-attr]
         wait_for(lambda: member._taken, 60)
         with pytest.raises(ConsumerTaken):

@@ -89,7 +89,7 @@ def test_the_leases_of_a_stream_name_the_application_where_spark_or_the_query_te
     if way == "register":
         register(spark)
     stream = Stream(spark, redis_url, tmp_path, **{"application": application} if way == "option" else {})
-    stream.drain(lambda _, __: owners.extend(lease.owner for lease in queue.leases()))
+    stream.drain(lambda _, __: owners.extend(lease.owner for lease in queue.admin.leases()))
     (owner,) = owners
     # Spark 4.0 does not replace a format that it has found by itself.
     named = way == "option" or hasattr(datasource, "DataSourceStreamArrowWriter")

@@ -45,7 +45,7 @@ def test_a_table_is_read_and_written_with_the_options_of_the_query(
     sql.sql("CREATE TABLE w (payload STRING) USING rmq")
     place = f"'url' = '{redis_url}', 'queue' = '{QUEUE}'"
     sql.sql(f"INSERT INTO w WITH ({place}) VALUES ('a'), ('b')")
-    assert sorted(str(message.payload) for message in queue.peek(9)) == ["a", "b"]
+    assert sorted(str(message.payload) for message in queue.admin.peek(9)) == ["a", "b"]
     rows = sql.sql(f"SELECT *, string(payload) AS text FROM t WITH ({place}, 'mode' = 'browse')").collect()
     assert sorted((row.text, row.state, row.headers) for row in rows) == [("a", "ready", {}), ("b", "ready", {})]
 

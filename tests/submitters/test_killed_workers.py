@@ -157,7 +157,7 @@ class Round:
 
     def deliveries(self) -> list[int]:
         """Return how often each of its messages that are ready was delivered."""
-        return [each.deliveries for each in self.queue.peek(100) if str(each.payload).startswith(str(self.run))]
+        return [each.deliveries for each in self.queue.admin.peek(100) if str(each.payload).startswith(str(self.run))]
 
 
 @pytest.fixture(scope="module")

@@ -354,4 +354,4 @@ def test_an_interrupt_that_a_client_does_not_raise_acks_nothing(queue: LeasedQue
         assert not materialize(stub, submit)
         assert any(name.endswith("/jobs/runs/cancel") for name, _ in stub.requests)
     assert returned
-    assert [message.deliveries for message in queue.peek(5)] == [1, 1]
+    assert [message.deliveries for message in queue.admin.peek(5)] == [1, 1]

@@ -89,7 +89,7 @@ function deeds(target, message, where) {
       if (answer) await act(async () => { await change(answer); return told; }, changed);
     } });
   const chosen = { message_ids: [message.id] };
-  const uneditable = message.cut ? { redrive_edited: "only the beginning of this payload is shown; edit it with `rmq dlq edit`" } : {};
+  const uneditable = message.cut ? { edit: "only the beginning of this payload is shown; edit it with `rmq dlq edit`" } : {};
   const edit = { ...where, lacks: { ...lacks, ...uneditable } };
   const retried = count(1, "dead letter");
   return {
@@ -112,7 +112,7 @@ const removal = (button, message, { connection, queue }) =>
   button("cancel", "Remove…", "trash", () => askCancel(queue), () => api.cancel(connection, queue, { message_id: message.id }), "The message is removed");
 
 function editButton({ connection, queue, lacks, changed }, message) {
-  return verbButton({ lacks, verb: "redrive_edited", label: "Edit and retry…", picture: "edit", run: async () => {
+  return verbButton({ lacks, verb: "edit", label: "Edit and retry…", picture: "edit", run: async () => {
     const edit = await askEdit(queue, message);
     if (!edit) return;
     await act(async () => {

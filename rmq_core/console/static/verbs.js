@@ -39,10 +39,8 @@ export async function asked(where, target, match, ask, make) {
 }
 
 /** What the discipline of a queue cannot do, as a list that can be unfolded; nothing if it can do everything. */
-export function cannotDo({ discipline, lacks, past }) {
+export function cannotDo({ discipline, lacks }) {
   const reasons = new Set(Object.values(lacks));
-  if (!past.history) reasons.add(`the discipline '${discipline}' keeps no history`);
-  if (!past.why) reasons.add(`the discipline '${discipline}' has no way to explain a message`);
   if (!reasons.size) return null;
   return h("details.cannot-do", {}, h("summary", {}, `What “${discipline}” queues cannot do (${reasons.size})`),
     h("ul", {}, [...reasons].map((reason) => h("li", {}, reason))));

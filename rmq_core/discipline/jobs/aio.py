@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
+from rmq_core.discipline.jobs.admin import AsyncJobAdmin
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.methods import JobMethods
 from rmq_core.discipline.jobs.operations.telling import JobEvent
 from rmq_core.exchange import Exchange
 from rmq_core.queue.aio import AsyncLargeLeaseFacade
+from rmq_core.queue.base import Part
 from rmq_core.queue.recording import flush, one_attempt
 
 R = TypeVar("R")
@@ -20,6 +22,8 @@ class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
     """
+
+    admin = Part(AsyncJobAdmin)
 
     async def events(self, position: str | None = None) -> AsyncIterator[JobEvent]:
         """Yield job events without end: those after the event at `position`, or only new ones when it is None."""

@@ -14,24 +14,30 @@ from rmq_core.discipline.jobs.operations import (
     managing,
     moving,
     reading,
-    reclaiming,
     repeating,
-    selecting,
     settling,
     telling,
 )
-from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.base import Method, Part, QueueBase, QueuePart
 from rmq_core.queue.moving import Importable
-from rmq_core.queue.recording import Recorded
-from rmq_core.queue.verbs import VERBS
 
 
-class JobMethods(Recorded, QueueBase[JobsEngine], Importable):
+class JobTools(QueuePart[JobsEngine], Importable):
+    """What exports, imports and integrations call."""
+
+    read_columns = Method(reading.read_columns)
+    export_page = Method(moving.export_page)
+    stored_states = moving.STATES
+    _import_entry = staticmethod(moving.import_entry)
+    import_chunk = Method(moving.import_chunk)
+
+
+class JobMethods(QueueBase[JobsEngine]):
     """The methods of JobQueue and AsyncJobQueue."""
 
     discipline = "jobs"
     capabilities = CAPABILITIES
-    verbs = VERBS - {"release_lease", "redrive_some", "redrive_edited"}
+    _tools = Part(JobTools)
     _extend_all = staticmethod(settling.extend_all)
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
@@ -43,9 +49,7 @@ class JobMethods(Recorded, QueueBase[JobsEngine], Importable):
     add_bulk = Method(adding.add_bulk)
     publish = Method(adding.publish)
     publish_many = Method(adding.publish_many)
-    cancel = Method(cancelling.cancel)
     cancel_delayed = Method(cancelling.cancel_delayed)
-    forget = Method(adding.forget)
     claim = Method(claiming.claim)
     adopt = Method(claiming.adopt)
     extend = Method(settling.extend)
@@ -53,25 +57,12 @@ class JobMethods(Recorded, QueueBase[JobsEngine], Importable):
     nack = Method(settling.nack)
     release = Method(settling.release)
     read = Method(reading.read)
-    read_columns = Method(reading.read_columns)
     backlog = Method(reading.backlog)
     stats = Method(reading.stats)
-    peek = Method(reading.peek)
-    leases = Method(reading.leases)
     lease_info = Method(reading.lease_info)
     settled = Method(reading.settled)
-    dead_letters = Method(reading.dead_letters)
     peek_dlq = Method(reading.peek_dlq)
-    redrive = Method(managing.redrive)
     replay_dlq = Method(managing.redrive)
-    purge = Method(managing.purge)
-    pause = Method(managing.pause)
-    resume = Method(managing.resume)
-    run_now = Method(managing.run_now)
-    expire_lease = Method(reclaiming.expire_lease)
-    search = Method(selecting.search)
-    dead_reasons = Method(selecting.dead_reasons)
-    discard = Method(selecting.discard)
     get_result = Method(managing.get_result)
     get_results = Method(managing.get_results)
     wait_for_result = Method(managing.wait_for_result)
@@ -81,7 +72,3 @@ class JobMethods(Recorded, QueueBase[JobsEngine], Importable):
     promote = Method(repeating.promote)
     events_position = Method(telling.events_position)
     read_events = Method(telling.read_events)
-    export_page = Method(moving.export_page)
-    stored_states = moving.STATES
-    _import_entry = staticmethod(moving.import_entry)
-    import_chunk = Method(moving.import_chunk)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rmq_core.discipline.jobs.admin import JobAdmin
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.methods import JobMethods
 from rmq_core.discipline.jobs.operations.telling import JobEvent
+from rmq_core.queue.base import Part
 from rmq_core.queue.sync import LargeLeaseFacade
 
 
@@ -15,6 +17,8 @@ class JobQueue(JobMethods, LargeLeaseFacade[JobsEngine]):
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
     """
+
+    admin = Part(JobAdmin)
 
     def events(self, position: str | None = None) -> Iterator[JobEvent]:
         """Yield job events without end: those after the event at `position`, or only new ones when it is None."""

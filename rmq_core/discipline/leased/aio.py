@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from rmq_core.discipline.leased.admin import AsyncLeasedAdmin
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.methods import LeasedMethods
 from rmq_core.queue.aio import AsyncLargeLeaseFacade
+from rmq_core.queue.base import Part
 
 
 class AsyncLeasedQueue(LeasedMethods, AsyncLargeLeaseFacade[LeasedEngine]):
@@ -13,3 +15,5 @@ class AsyncLeasedQueue(LeasedMethods, AsyncLargeLeaseFacade[LeasedEngine]):
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
     gets a QueueEvent after each step.
     """
+
+    admin = Part(AsyncLeasedAdmin)

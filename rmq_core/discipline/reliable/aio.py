@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from rmq_core.discipline.reliable.admin import AsyncReliableAdmin
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.methods import ReliableMethods
 from rmq_core.queue.aio import AsyncFacade
+from rmq_core.queue.base import Part
 
 
 class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
@@ -13,3 +15,5 @@ class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
     `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages
     of workers that died are requeued only while a reaper runs in some process.
     """
+
+    admin = Part(AsyncReliableAdmin)

@@ -10,13 +10,19 @@ from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.discipline.reliable.operations import (
     claiming,
     inspecting,
-    managing,
     moving,
     publishing,
     reaping,
     settling,
 )
-from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.base import Method, Part, QueueBase, QueuePart
+
+
+class ReliableTools(QueuePart[ReliableEngine]):
+    """What exports call."""
+
+    export_page = Method(moving.export_page)
+    stored_states = moving.STATES
 
 
 class ReliableMethods(QueueBase[ReliableEngine]):
@@ -24,7 +30,7 @@ class ReliableMethods(QueueBase[ReliableEngine]):
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
-    verbs = frozenset({"redrive", "purge"})
+    _tools = Part(ReliableTools)
     _extend_all = staticmethod(settling.extend_all)
     _leave = staticmethod(settling.leave)
 
@@ -41,13 +47,7 @@ class ReliableMethods(QueueBase[ReliableEngine]):
     release = Method(settling.release)
     backlog = Method(inspecting.backlog)
     stats = Method(inspecting.stats)
-    peek = Method(inspecting.peek)
-    dead_letters = Method(inspecting.dead_letters)
-    redrive = Method(managing.redrive)
-    purge = Method(managing.purge)
     reap = Method(reaping.reap)
-    export_page = Method(moving.export_page)
-    stored_states = moving.STATES
 
     @property
     def worker(self) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rmq_core.discipline.reliable.admin import ReliableAdmin
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.methods import ReliableMethods
+from rmq_core.queue.base import Part
 from rmq_core.queue.sync import Facade
 
 
@@ -13,3 +15,5 @@ class ReliableQueue(ReliableMethods, Facade[ReliableEngine]):
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages of
     workers that died are requeued only while a Reaper runs in some process.
     """
+
+    admin = Part(ReliableAdmin)

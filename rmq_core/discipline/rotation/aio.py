@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from rmq_core.discipline.rotation.admin import AsyncRotationAdmin
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.methods import RotationMethods
 from rmq_core.queue.aio import AsyncFacade
+from rmq_core.queue.base import Part
 
 
 class AsyncRotationQueue(RotationMethods, AsyncFacade[RotationEngine]):
@@ -13,3 +15,5 @@ class AsyncRotationQueue(RotationMethods, AsyncFacade[RotationEngine]):
     `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. This
     is the asyncio version of RotationQueue.
     """
+
+    admin = Part(AsyncRotationAdmin)

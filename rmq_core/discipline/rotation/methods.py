@@ -12,7 +12,14 @@ from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.discipline.rotation.operations import inspecting, moving, popping, pushing, settling
 from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
-from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.base import Method, Part, QueueBase, QueuePart
+
+
+class RotationTools(QueuePart[RotationEngine]):
+    """What exports call."""
+
+    export_page = Method(moving.export_page)
+    stored_states = moving.STATES
 
 
 class RotationMethods(QueueBase[RotationEngine]):
@@ -20,7 +27,7 @@ class RotationMethods(QueueBase[RotationEngine]):
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
-    verbs = frozenset({"purge"})
+    _tools = Part(RotationTools)
 
     def __init__(self, redis: Any, name: str, config: RotationConfig | None = None) -> None:
         self.config = config or RotationConfig()
@@ -38,12 +45,6 @@ class RotationMethods(QueueBase[RotationEngine]):
     release = Method(settling.release)
     backlog = Method(inspecting.backlog)
     stats = Method(inspecting.stats)
-    peek = Method(inspecting.peek)
-    dead_letters = Method(inspecting.dead_letters)
-    redrive = Method(inspecting.redrive)
-    purge = Method(inspecting.purge)
-    export_page = Method(moving.export_page)
-    stored_states = moving.STATES
 
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None

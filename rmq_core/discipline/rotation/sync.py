@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rmq_core.discipline.rotation.admin import RotationAdmin
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.methods import RotationMethods
+from rmq_core.queue.base import Part
 from rmq_core.queue.sync import Facade
 
 
@@ -13,3 +15,5 @@ class RotationQueue(RotationMethods, Facade[RotationEngine]):
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Threads may
     share the queue.
     """
+
+    admin = Part(RotationAdmin)

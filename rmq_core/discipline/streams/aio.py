@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rmq_core.discipline.streams.admin import AsyncStreamAdmin
 from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.messages import QueueMessage
 from rmq_core.discipline.streams.methods import StreamMethods
@@ -12,6 +13,7 @@ from rmq_core.discipline.streams.operations import native, settling
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.messages import Lease
 from rmq_core.queue.aio import AsyncFacade
+from rmq_core.queue.base import Part
 from rmq_core.reports import SettleReport
 
 
@@ -22,6 +24,8 @@ class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
     enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError. The
     methods of WorkQueue resend a request that got no reply. `on_event` gets a QueueEvent after each step.
     """
+
+    admin = Part(AsyncStreamAdmin)
 
     def _connect(self, redis: Any) -> None:
         from rmq_core.exchange.once import async_once_driver  # loads redis-py

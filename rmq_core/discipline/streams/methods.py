@@ -15,7 +15,14 @@ from rmq_core.discipline.streams.operations import (
     settling,
 )
 from rmq_core.events import OnEvent
-from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.base import Method, Part, QueueBase, QueuePart
+
+
+class StreamTools(QueuePart[StreamEngine]):
+    """What exports call."""
+
+    export_page = Method(moving.export_page)
+    stored_states = moving.STATES
 
 
 class StreamMethods(QueueBase[StreamEngine]):
@@ -23,7 +30,7 @@ class StreamMethods(QueueBase[StreamEngine]):
 
     discipline = "streams"
     capabilities = CAPABILITIES
-    verbs = frozenset({"purge"})
+    _tools = Part(StreamTools)
     _extend_all = staticmethod(claiming.extend_all)
     _leave = staticmethod(settling.give_back_unanswered)
 
@@ -46,10 +53,4 @@ class StreamMethods(QueueBase[StreamEngine]):
     release = Method(settling.release)
     backlog = Method(inspecting.backlog)
     stats = Method(inspecting.stats)
-    peek = Method(inspecting.peek)
-    dead_letters = Method(inspecting.dead_letters)
-    redrive = Method(inspecting.redrive)
-    purge = Method(inspecting.purge)
     trim = Method(inspecting.trim)
-    export_page = Method(moving.export_page)
-    stored_states = moving.STATES

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rmq_core.discipline.streams.admin import StreamAdmin
 from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.messages import QueueMessage
 from rmq_core.discipline.streams.methods import StreamMethods
 from rmq_core.discipline.streams.operations import native, settling
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.messages import Lease
+from rmq_core.queue.base import Part
 from rmq_core.queue.sync import Facade
 from rmq_core.reports import SettleReport
 
@@ -22,6 +24,8 @@ class StreamQueue(StreamMethods, Facade[StreamEngine]):
     enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError. The
     methods of WorkQueue resend a request that got no reply. `on_event` gets a QueueEvent after each step.
     """
+
+    admin = Part(StreamAdmin)
 
     def _connect(self, redis: Any) -> None:
         from rmq_core.exchange.once import once_driver  # loads redis-py; importing the class must not

@@ -46,7 +46,7 @@ class Scene:
         self.queue("warehouse.backfill").publish_many([{"partition": f"2026-{m:02}"} for m in range(1, 13)] * 20)
         nightly = self.queue("reports.nightly")
         nightly.publish({"report": "revenue"})
-        nightly.pause()
+        nightly.admin.pause()
         self.queue("entities.recompute").publish("customer/1")
 
     def queue(self, name: str, **config: Any) -> Any:

@@ -87,7 +87,7 @@ def test_queues_that_need_attention_come_first_and_the_focus_stays_on_its_row(sc
     screen.shows("1 queue needs attention and comes first: those that cannot be read, have dead letters", ".order-note")
     assert screen.run("return [...document.querySelectorAll('tr.alarm a.name')].map((e) => e.innerText)") == ["gamma"]
     assert screen.run("return document.activeElement.querySelector('a.name').textContent") == "beta"
-    queues["beta"].pause()
+    queues["beta"].admin.pause()
     screen.wait(lambda: screen.rows() == ["gamma", "beta", "alpha"], "the paused queue next")
     screen.press(Keys.ENTER)
     screen.shows("beta", "h1")

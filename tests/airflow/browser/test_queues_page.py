@@ -138,7 +138,7 @@ def test_a_lease_is_released_after_a_confirmation(screen: Screen, opened: Opened
     screen.shows("load, try 2, can no longer settle them", "dialog")
     screen.button("Cancel").click()
     screen.wait(lambda: not screen.all("dialog"), "the dialog to close")
-    assert len(queue.leases()) == 1
+    assert len(queue.admin.leases()) == 1
     screen.button("Release").click()
     screen.click("dialog .primary")
     screen.shows("3 messages are ready again", "#toasts")
@@ -158,7 +158,7 @@ def test_a_lease_that_a_retry_took_over_during_the_confirmation_is_not_released(
     screen.click("dialog .primary")
     screen.shows("nothing was released: it is owned by", "#toasts")
     screen.shows("try 3", "table.leases")
-    assert [lease.owner for lease in queue.leases()] == [retry]
+    assert [lease.owner for lease in queue.admin.leases()] == [retry]
     assert screen.complaints(but="409") == []
 
 

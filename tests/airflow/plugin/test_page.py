@@ -51,7 +51,7 @@ async def test_the_overview_counts_what_every_queue_holds(op: httpx.AsyncClient,
     doomed.claim(max_messages=2)
     with LeasedQueue(secured_url, "other") as other:
         other.publish("x")
-        other.pause()
+        other.admin.pause()
     found = await fetch(op, "queues")
     assert found["server"].startswith("redis://127.0.0.1:")
     assert (found["total"], found["registered"]) == (2, 2)
@@ -110,7 +110,7 @@ async def test_queues_that_need_attention_come_first(op: httpx.AsyncClient, doom
             if name == "late":
                 queue.claim(lease=0.001)
             if name == "paused":
-                queue.pause()
+                queue.admin.pause()
             if name == "broken":
                 queue.client.delete("rmq:{broken}:ready")
                 queue.client.set("rmq:{broken}:ready", "foreign")
@@ -172,7 +172,7 @@ async def test_leases_name_the_try_that_holds_them(op: httpx.AsyncClient, queue:
     first, second = shown["listed"]
     assert first["holder"]["href"] == "/dags/etl/runs/run/tasks/load/mapped/5?try_number=2"
     assert (first["count"], first["settled"]) == (3, 1)
-    (deadline,) = [info.deadline for info in queue.leases() if info.id == "etl/run/load/5"]
+    (deadline,) = [info.deadline for info in queue.admin.leases() if info.id == "etl/run/load/5"]
     assert first["deadline"] == pytest.approx(deadline.timestamp() * 1000, abs=1)
     assert (second["owner"], second["holder"]) == ("worker", None)
 
@@ -248,10 +248,10 @@ async def test_dead_letters_come_with_reason_and_history(op: httpx.AsyncClient, 
 
 async def test_chosen_dead_letters_are_redriven_and_the_others_stay(op: httpx.AsyncClient, doomed: Any) -> None:
     bury(doomed, *"abc")
-    letters = {letter.payload["name"]: letter.id for letter in doomed.dead_letters()}
+    letters = {letter.payload["name"]: letter.id for letter in doomed.admin.dead_letters()}
     assert await change(op, "redrive", message_ids=[letters["b"]]) == {"redriven": 1}
     assert doomed.claim().message.payload == {"name": "b"}
-    assert [letter.payload["name"] for letter in doomed.dead_letters()] == ["c", "a"]
+    assert [letter.payload["name"] for letter in doomed.admin.dead_letters()] == ["c", "a"]
 
 
 async def test_all_dead_letters_are_redriven_at_once(op: httpx.AsyncClient, doomed: Any) -> None:

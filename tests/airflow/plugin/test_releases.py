@@ -51,7 +51,7 @@ def hold(queue: Any, owner: str = OWNER, count: int = 3) -> Any:
 
 
 def owners(queue: Any) -> list[str]:
-    return sorted(lease.owner for lease in queue.leases())
+    return sorted(lease.owner for lease in queue.admin.leases())
 
 
 @pytest.mark.parametrize("state", [state for state in ENDED if state != "failed"])
@@ -89,14 +89,14 @@ def test_a_failure_of_the_task_itself_counts_a_delivery_and_a_mark_does_not(
     watch.poll(0)
     watch.poll(GRACE_S)
     assert owners(queue) == []
-    assert [message.deliveries for message in queue.peek(3)] == [counted] * 3
-    assert [len(message.history) for message in queue.peek(3)] == [counted] * 3
+    assert [message.deliveries for message in queue.admin.peek(3)] == [counted] * 3
+    assert [len(message.history) for message in queue.admin.peek(3)] == [counted] * 3
     (said,) = [text for text in caplog.messages if "lease" in text]
     if counted:
         assert "Expired lease" in said
         assert "try 1 of its task instance failed" in said
         assert said.count("heartbeat") == ("heartbeat timeout" in events)
-        assert "try 1 of its task instance failed" in queue.peek()[0].history[0].reason
+        assert "try 1 of its task instance failed" in queue.admin.peek()[0].history[0].reason
     else:
         assert "Released lease" in said
         assert "marked failed" in said
@@ -113,7 +113,7 @@ def test_the_newest_try_decides_whether_a_lease_kept_for_it_counts_a_delivery(
     instances.log(second, *last)
     watch.poll(0)
     watch.poll(GRACE_S)
-    assert [message.deliveries for message in queue.peek(3)] == [counted] * 3
+    assert [message.deliveries for message in queue.admin.peek(3)] == [counted] * 3
 
 
 @pytest.mark.parametrize("state", GO_ON)
@@ -298,7 +298,7 @@ def test_a_retry_that_took_the_lease_over_meanwhile_keeps_it(queue: Any, queues:
     from rmq_airflow.plugin.watches import take_back
 
     hold(queue)
-    (seen,) = queue.leases()
+    (seen,) = queue.admin.leases()
     retry = TaskIdentity(TASK.dag_id, TASK.run_id, TASK.task_id, -1, 2).owner
     held = queue.claim(lease_id=seen.id, owner=retry)
     for failed in (True, False):
@@ -402,7 +402,7 @@ class TestRunning:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         hanging = start_server("7.0")
-        hanging.pause()
+        hanging.admin.pause()
         try:
             stored("a-hanging", conn_type="redis_queue", host="127.0.0.1", port=hanging.port, password=CANARY)
             stored("b-gone", conn_type="redis_queue", host="127.0.0.1", port=1, login="u", password=CANARY)
@@ -412,7 +412,7 @@ class TestRunning:
                 await until_async(lambda: not owners(queue))
                 await until_async(lambda: all(name in caplog.text for name in ("a-hanging", "b-gone", "c-wrong")))
         finally:
-            hanging.resume()
+            hanging.admin.resume()
             hanging.stop()
         assert CANARY not in caplog.text
 

@@ -29,7 +29,7 @@ def make_scene(url: str) -> dict[str, Any]:
     queues["images.thumbnails"].publish_many(f"s3://images/{number:08}.jpg" for number in range(40_000))
     queues["reports.nightly"].publish({"report": "revenue"})
     with acting_as("dana (console)"):
-        queues["reports.nightly"].pause()
+        queues["reports.nightly"].admin.pause()
     queues["entities.recompute"].publish("customer/1")
     queues["entities.recompute"].claim(owner="worker-7.example.internal:4711", lease=0.001)
     queues["apart"].publish_many([*"abcdefgh"])

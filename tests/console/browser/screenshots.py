@@ -30,7 +30,7 @@ def take(folder: Path) -> None:
     """Write all pictures to a folder."""
     redis = start_server("7.0")
     queues = make_scene(redis.url)
-    letter = queues[BUSY].dead_letters()[0].id
+    letter = queues[BUSY].admin.dead_letters()[0].id
     server, driver = ConsoleServer(redis.url), chromium.start(1280, 900)
     screen = ConsoleScreen(driver, server)
     reason = ".reasons tbody tr:nth-child(2) .deeds button"

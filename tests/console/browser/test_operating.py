@@ -36,7 +36,7 @@ def test_only_the_dead_letters_of_one_cause_are_redriven(
     screen.shows("Redrive 3 dead letters?", "dialog")
     screen.click("dialog .primary")
     screen.shows("3 dead letters are ready again", "#toasts")
-    assert [letter.history[-1].reason for letter in queue.dead_letters()] == ["bad row"]
+    assert [letter.history[-1].reason for letter in queue.admin.dead_letters()] == ["bad row"]
     assert console.audit.lines[-1]["outcome"] == "done: dead letters made ready again: 3"
 
 
@@ -169,8 +169,8 @@ def test_hostile_text_is_shown_as_text(screen: ConsoleScreen, opened: Opened) ->
     queue.nack(queue.claim(owner=HOSTILE), reason=HOSTILE)
     queue.publish(HOSTILE)
     queue.claim(owner=HOSTILE, lease_id=HOSTILE, lease=3600)
-    queue.mark(HOSTILE)
-    letter = queue.dead_letters()[0].id
+    queue.admin.mark(HOSTILE)
+    letter = queue.admin.dead_letters()[0].id
     views = (
         ("dead",), ("leases",), ("search", f"in=dead&by=text&for={HOSTILE}"), ("why", letter), ("why", HOSTILE),
         ("history",),
@@ -190,7 +190,7 @@ def test_characters_that_turn_the_order_of_others_are_shown_escaped(screen: Cons
     queue, text = opened("work", max_deliveries=1), f"{TURNED}gnp.exe"
     queue.publish({"file": text}, headers={"name": text})
     queue.nack(queue.claim(), reason=text)
-    letter = queue.dead_letters()[0].id
+    letter = queue.admin.dead_letters()[0].id
     for view in (("dead",), ("search", f"in=dead&by=text&for={text}"), ("why", letter)):
         screen.open("work", *view)
         if view != ("why", letter):
@@ -251,7 +251,7 @@ def test_a_viewer_sees_everything_and_can_change_nothing(screen: ConsoleScreen, 
 def test_every_view_fits_its_window(screen: ConsoleScreen, opened: Opened, console_redis: Server, width: int) -> None:
     opened("unused")
     queues = make_scene(console_redis.url)
-    letter = queues[BUSY].dead_letters()[0].id
+    letter = queues[BUSY].admin.dead_letters()[0].id
     screen.resize(width, 900)
     views: tuple[tuple[str, ...], ...] = (
         (), (BUSY, "leases"), (BUSY, "dead"), (BUSY, "search", "in=dead&by=reason&for=*"), (BUSY, "history"),

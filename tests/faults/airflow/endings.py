@@ -81,7 +81,7 @@ class Scene:
 
     def waiting(self) -> dict[str, Message]:
         """Return the messages that are ready, by payload."""
-        return {str(message.payload): message for message in self.queue.peek(3)}
+        return {str(message.payload): message for message in self.queue.admin.peek(3)}
 
     def continues(self) -> bool:
         """Return whether another try finishes the work."""

@@ -27,7 +27,7 @@ class Kept:
     def reach(self) -> None:
         """Return when the task has failed and kept all messages."""
         until(lambda: self._task_state() == "up_for_retry", PATIENCE_S, pace_s=0.5)
-        (lease,) = self.queue.leases()
+        (lease,) = self.queue.admin.leases()
         assert (lease.count, self.ready()) == (TOTAL, 0)
 
     def ready(self) -> int:

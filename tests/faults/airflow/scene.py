@@ -157,7 +157,7 @@ class Scene:
     def _held(self) -> int:
         """Return how many messages are under an unexpired lease."""
         now = datetime.now(UTC)
-        leases = [info for info in self.queue.leases() if info.deadline is None or info.deadline > now]
+        leases = [info for info in self.queue.admin.leases() if info.deadline is None or info.deadline > now]
         return sum(info.count - info.settled for info in leases)
 
     def _stuck(self) -> int:
@@ -178,5 +178,5 @@ class Scene:
         lease = self.queue.claim()  # reclaims expired leases
         if lease:
             self.queue.release(lease)
-        pages = [self.queue.browse(which, 0, TOTAL).messages for which in ("ready", "delayed", "dead")]
+        pages = [self.queue.admin.browse(which, 0, TOTAL).messages for which in ("ready", "delayed", "dead")]
         return {str(message.payload) for page in pages for message in page}

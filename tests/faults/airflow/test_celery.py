@@ -137,7 +137,7 @@ def test_tasks_of_several_runs_share_a_queue_within_their_bound(cluster: Cluster
 
         def ended() -> bool:
             for queue in queues:
-                seen[queue.name].add(len(queue.leases()))
+                seen[queue.name].add(len(queue.admin.leases()))
             return all(rest.run_state(*run) in ("success", "failed") for run in runs)
 
         until(ended, PATIENCE_S, pace_s=0.5)

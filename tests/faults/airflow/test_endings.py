@@ -109,7 +109,7 @@ def test_poison_kills_few_tasks_until_all_other_messages_are_acked(
     with LeasedQueue(deployed.redis.url, name, LeasedConfig()) as queue:
         queue.publish_many(payloads)
         kills, started = 0, time.monotonic()
-        while {message.payload for message in queue.peek(total)} - {"poison"}:
+        while {message.payload for message in queue.admin.peek(total)} - {"poison"}:
             kills += not drained(deployed, queue, f"poison_{how}", f"{name}.{kills}")
             assert kills <= bound, queue.stats()
         PAGE.figures.append(
@@ -120,7 +120,7 @@ def test_poison_kills_few_tasks_until_all_other_messages_are_acked(
                 met=True,
             )
         )
-        assert sum(message.deliveries for message in queue.peek(total)) >= poisons
+        assert sum(message.deliveries for message in queue.admin.peek(total)) >= poisons
 
 
 def drained(world: World, queue: LeasedQueue, dag_id: str, run_id: str) -> bool:
@@ -128,5 +128,5 @@ def drained(world: World, queue: LeasedQueue, dag_id: str, run_id: str) -> bool:
     rest = world.airflow.rest
     rest.trigger(dag_id, run_id, {"queue": queue.name, "connection": "watched_default"})
     until(lambda: rest.run_state(dag_id, run_id) in ("success", "failed"), PATIENCE_S, pace_s=0.5)
-    until(lambda: not queue.leases(), LONG_S, pace_s=0.5)
+    until(lambda: not queue.admin.leases(), LONG_S, pace_s=0.5)
     return rest.tasks(dag_id, run_id)[TASK].state == "success"

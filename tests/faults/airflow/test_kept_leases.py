@@ -137,7 +137,7 @@ def assert_pending(scene: Scene) -> None:
     """Assert that the sensor still owns the whole lease, although it has ended."""
     tasks = scene.world.airflow.rest.tasks(*scene.run)
     assert tasks["wait"].state == "success"
-    (lease,) = scene.queue.leases()
+    (lease,) = scene.queue.admin.leases()
     assert (lease.count, lease.settled) == (TOTAL, 0)
     assert "/wait/" in lease.owner
 

@@ -63,7 +63,7 @@ def await_that(deployment: Deployment) -> Callable[[Callable[[], object]], None]
 
 def between_two_tries(deployment: Deployment, queue: LeasedQueue) -> dg.DagsterRun | None:
     """Return the run to end: the one whose step waits, or the one that retries the failed run."""
-    kept = [lease.owner for lease in queue.leases() if is_kept(lease, CONFIG)]
+    kept = [lease.owner for lease in queue.admin.leases() if is_kept(lease, CONFIG)]
     if not kept:
         return None
     if QUEUES[queue.name][0] != RUN_WAITS:
@@ -97,7 +97,7 @@ def test_messages_kept_for_a_retry_are_ready_again_soon_after_the_run_was_ended(
         assert run is not None
         (deployment.cancel if QUEUES[name][1] == "terminated" else deployment.delete)(run.run_id)
         ended = time.monotonic()
-        await_that(lambda queue=queue: not any(is_kept(lease, CONFIG) for lease in queue.leases()))  # type: ignore[misc]
+        await_that(lambda queue=queue: not any(is_kept(lease, CONFIG) for lease in queue.admin.leases()))  # type: ignore[misc]
         seconds[name] = time.monotonic() - ended
     board.turn_off("block")
     for name in queues:

@@ -105,7 +105,7 @@ def test_poison_costs_few_runs_and_no_other_message_dies(
     poisons = poisons_of(case)
     with LeasedQueue(redis.url, case, CONFIG) as queue:
         await_that(lambda: sum(queue.stats()[:3]) == 0, deployment)
-        assert [letter.payload for letter in queue.dead_letters(10)] == [POISON] * poisons
+        assert [letter.payload for letter in queue.admin.dead_letters(10)] == [POISON] * poisons
     # No strategy finds five that kill whole batches in as few runs as one: it has to tell 2.5 billion cases apart.
     bound = math.floor(2 * math.log2(messages) + 4) * (poisons if what == "kills5" else 1)
     hit, needed = (before_the_last_ack(deployment, case, event) for event in ("hit", "began"))

@@ -138,7 +138,7 @@ class Play:
         unfinished = self.pipeline.open_runs(self.queue.name)
         self.pipeline.write_off()
         stats, effects = self.queue.stats(), self.ledger.effects()
-        left, dead = sum(stats[:3]), [str(one.payload) for one in self.queue.browse("dead", 0, 1000).messages]
+        left, dead = sum(stats[:3]), [str(one.payload) for one in self.queue.admin.browse("dead", 0, 1000).messages]
         missing = len({*self.published} - {*effects.values()} - {*dead})
         self.queue.close()
         return {

@@ -60,7 +60,7 @@ def test_messages_that_nobody_worked_on_are_stuck_and_not_lost(play: Play) -> No
 
 def test_a_message_that_left_the_queue_without_an_effect_is_lost(play: Play) -> None:
     work(play, 8)
-    play.queue.purge("ready")
+    play.queue.admin.purge("ready")
     assert counted(play) == {LOST: 2}
 
 

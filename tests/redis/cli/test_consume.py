@@ -102,11 +102,11 @@ def test_consume_does_not_wait_for_a_queue_that_does_not_exist(rmq: Rmq) -> None
 def test_consuming_a_paused_queue_fails_with_an_explanation(rmq: Rmq, redis_client: redis.Redis) -> None:
     fill(rmq)
     with closing(LeasedQueue(redis_client, "q")) as queue:
-        queue.pause()
+        queue.admin.pause()
         ran = rmq("consume", "q")
         assert (ran.code, ran.out) == (1, "")
         assert "rmq: q is paused: claims get nothing until `rmq resume QUEUE`" in ran.err
-        queue.resume()
+        queue.admin.resume()
     ran = rmq("consume", "q", "--max", "3")
     assert (ran.code, "paused" in ran.err) == (0, False)
     assert rmq("consume", "q").code == 0
@@ -115,11 +115,11 @@ def test_consuming_a_paused_queue_fails_with_an_explanation(rmq: Rmq, redis_clie
 def test_following_a_paused_queue_reports_the_pause_before_it_waits(rmq: Rmq, redis_client: redis.Redis) -> None:
     fill(rmq)
     with closing(LeasedQueue(redis_client, "q")) as queue:
-        queue.pause()
+        queue.admin.pause()
         waiting = start("consume", "q", "--follow", "--max", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert waiting.stderr is not None
         assert b"q is paused" in waiting.stderr.readline()
-        queue.resume()
+        queue.admin.resume()
     assert waiting.communicate(timeout=PATIENCE_S)[0] == b"one\n"
     assert waiting.returncode == 0
 
@@ -130,7 +130,7 @@ def test_a_lease_that_is_lost_ends_the_command_and_counts_as_lost(rmq: Rmq, tmp_
     thief.write_text(
         "import rmq_core, os\n"
         "queue = rmq_core.LeasedQueue(os.environ['RMQ_URL'], 'q')\n"
-        "queue.ack(queue.adopt(queue.leases()[0].id, owner='thief'))\n"
+        "queue.ack(queue.adopt(queue.admin.leases()[0].id, owner='thief'))\n"
     )
     ended = tmp_path / "ended"
     script = f"trap 'touch {ended}; exit 0' TERM; {sys.executable} {thief}; sleep 30 & wait"

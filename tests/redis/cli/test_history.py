@@ -35,7 +35,7 @@ def test_the_history_shows_a_row_for_each_measure_and_the_marks(rmq: Rmq, server
 def test_the_history_is_json_line_by_line(rmq: Rmq, server_url: str) -> None:
     with LeasedQueue(server_url, "orders") as queue:
         queue.publish("a")
-        queue.pause()
+        queue.admin.pause()
     *points, mark = lines(rmq("history", "orders", "--hours", "3", "--json").out)
     assert [point["seconds"] for point in points] == [3600] * 3
     assert points[-1]["published"] == 1

@@ -26,7 +26,7 @@ def test_a_lease_is_released_by_its_id_and_its_holder_is_fenced_off(rmq: Rmq, qu
     ran = rmq("release", "orders", "dag/run/task")
     assert (ran.code, ran.out) == (0, "released 2 messages of orders\n")
     assert queue.lease_info("dag/run/task") is None
-    assert [message.deliveries for message in queue.peek(3)] == [0, 0, 0]
+    assert [message.deliveries for message in queue.admin.peek(3)] == [0, 0, 0]
 
 
 def test_a_release_with_json_reports_its_outcome(rmq: Rmq, queue: LeasedQueue) -> None:
@@ -123,7 +123,7 @@ def test_the_doctor_reports_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQue
         return [(one["level"], one["found"]) for one in findings if one["what"] == "pause"]
 
     assert pause() == [("ok", "orders hands out messages")]
-    queue.pause()
+    queue.admin.pause()
     assert pause() == [("warn", "orders is paused")]
     assert "pause: claims get nothing until `rmq resume QUEUE`" in rmq("doctor", "orders").out
 

@@ -52,9 +52,9 @@ def test_reasons_are_grouped_and_a_group_selects_its_letters(rmq: Rmq, queue: Le
     assert "timeout after # s" in shown
     assert "ago" in shown
     assert rmq("dlq", "redrive", "orders", "--reason", groups[0]["reason"]).out == "redriven 2 dead letters of orders\n"
-    assert [message.payload for message in queue.peek(9)] == [{"n": 0}, {"n": 2}]
+    assert [message.payload for message in queue.admin.peek(9)] == [{"n": 0}, {"n": 2}]
     assert rmq("dlq", "reasons", "orders", "--json").records[0]["reason"] == "no order #"
-    queue.purge("dead")
+    queue.admin.purge("dead")
     assert rmq("dlq", "reasons", "orders").out == "orders has no dead letters\n"
 
 
@@ -76,7 +76,7 @@ def test_dead_letters_are_redriven_by_conditions(
     killed(queue)
     ran = rmq("dlq", "redrive", "orders", *options, "--json")
     assert ran.records == [{"queue": "orders", "redriven": len(redriven)}]
-    assert [message.payload for message in queue.peek(9)] == [{"n": n} for n in redriven]
+    assert [message.payload for message in queue.admin.peek(9)] == [{"n": n} for n in redriven]
 
 
 def test_a_purge_by_conditions_asks_first_and_counts(rmq: Rmq, queue: LeasedQueue) -> None:
@@ -87,7 +87,7 @@ def test_a_purge_by_conditions_asks_first_and_counts(rmq: Rmq, queue: LeasedQueu
     assert "reason 'timeout after 1 s'?" in asked.err
     assert queue.stats().dead == 3
     assert rmq("dlq", "purge", "orders", "--reason", "timeout after 1 s", "--yes").out.startswith("purged 2 dead")
-    assert [letter.id for letter in queue.dead_letters()] == ["id-1"]
+    assert [letter.id for letter in queue.admin.dead_letters()] == ["id-1"]
     assert rmq("dlq", "purge", "orders", "--text", "nothing").out == "purged 0 dead letters of orders\n"
 
 
@@ -97,7 +97,7 @@ def test_a_dead_letter_is_edited_and_redriven(rmq: Rmq, queue: LeasedQueue) -> N
     assert (asked.code, """payload {"n": 11} instead of {"n": 1}?""" in asked.err) == (2, True)
     ran = rmq("dlq", "edit", "orders", "id-1", '{"n": 11}', "-H", "fixed=yes", "--drop-header", "tenant", "--yes")
     assert (ran.code, ran.out) == (0, "redrove id-1 of orders, edited\n")
-    (message,) = queue.peek(9)
+    (message,) = queue.admin.peek(9)
     assert (message.id, message.payload, message.headers) == ("id-1", {"n": 11}, {"fixed": "yes"})
     edit = message.history[-1]
     assert (edit.kind, edit.reason) == ("edited", "payload and headers")
@@ -214,7 +214,7 @@ def test_a_selection_is_exported_and_imported(rmq: Rmq, queue: LeasedQueue) -> N
     killed(queue)
     queue.publish("ready")
     assert rmq("export", "orders", "--state", "dead", "--reason", "timeout*").code == 2
-    queue.pause()
+    queue.admin.pause()
     ran = rmq("export", "orders", "--state", "dead", "--reason", "timeout*")
     assert [json.loads(line).get("id") for line in ran.out.splitlines()][1:-1] == ["id-0", "id-2"]
     assert "exported 2 messages (2 dead) of orders" in ran.err

@@ -111,7 +111,7 @@ def test_a_module_that_lacks_another_module_is_not_taken_for_a_missing_one(rmq: 
 def test_a_paused_queue_fails_with_an_explanation(rmq: Rmq, folder: Path, redis_client: redis.Redis) -> None:
     rmq("publish", "q", "one")
     with closing(LeasedQueue(redis_client, "q")) as queue:
-        queue.pause()
+        queue.admin.pause()
     ran = rmq("run", "handlers:show", "-q", "q", "--until-empty")
     assert ran.code == 1
     assert "q is paused" in ran.err

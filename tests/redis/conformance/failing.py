@@ -12,7 +12,9 @@ from tests.redis.conformance.promises import promise, promise_of, refused
 from tests.redis.conformance.subject import Subject
 
 _dead_letters = refused(
-    lambda queue, _: queue.dead_letters(), lambda queue, _: queue.redrive(), lambda queue, _: queue.purge("dead")
+    lambda queue, _: queue.admin.dead_letters(),
+    lambda queue, _: queue.admin.redrive(),
+    lambda queue, _: queue.admin.purge("dead"),
 )
 
 
@@ -96,7 +98,7 @@ def a_message_that_fails_too_often_becomes_a_dead_letter_and_is_no_longer_claime
         assert (report.settled, report.dead) == (1, delivery == DELIVERIES)
     assert subject.queue.claim() is None
     assert subject.counts() == (0, 0, 0, 0, 1)
-    assert [message.payload for message in subject.queue.dead_letters()] == subject.payloads(1)
+    assert [message.payload for message in subject.queue.admin.dead_letters()] == subject.payloads(1)
 
 
 @promise_of("dead_letters", _dead_letters)
@@ -123,17 +125,17 @@ def bury(subject: Subject, *numbers: int) -> None:
 @promise_of("dead_letters", _dead_letters)
 def dead_letters_are_listed_newest_first_and_stay_where_they_are(subject: Subject) -> None:
     bury(subject, 1, 2, 3)
-    assert [message.payload for message in subject.queue.dead_letters(2)] == subject.payloads(3, 2)
+    assert [message.payload for message in subject.queue.admin.dead_letters(2)] == subject.payloads(3, 2)
     assert subject.counts() == (0, 0, 0, 0, 3)
 
 
 @promise_of("dead_letters", _dead_letters)
 def redriven_dead_letters_are_ready_with_a_fresh_budget(subject: Subject) -> None:
     bury(subject, 1, 2, 3)
-    assert subject.queue.redrive(1) == 1
+    assert subject.queue.admin.redrive(1) == 1
     assert subject.counts() == (1, 0, 0, 0, 2)
-    assert subject.queue.redrive() == 2
-    assert subject.queue.redrive() == 0
+    assert subject.queue.admin.redrive() == 2
+    assert subject.queue.admin.redrive() == 0
     leases = [subject.queue.claim() for _ in range(3)]
     assert [lease.message.payload for lease in leases] == subject.payloads(1, 2, 3)
     assert {lease.message.deliveries for lease in leases} == {1}
@@ -144,6 +146,6 @@ def redriven_dead_letters_are_ready_with_a_fresh_budget(subject: Subject) -> Non
 def dead_letters_can_be_purged(subject: Subject) -> None:
     bury(subject, 1, 2)
     subject.publish(3)
-    assert subject.queue.purge("dead") == 2
-    assert subject.queue.dead_letters() == []
+    assert subject.queue.admin.purge("dead") == 2
+    assert subject.queue.admin.dead_letters() == []
     assert subject.drain() == subject.payloads(3)

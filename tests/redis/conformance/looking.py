@@ -55,18 +55,18 @@ def what_happens_is_counted_per_minute_and_in_total(subject: Subject) -> None:
     worker = subject.open()
     worker.ack(worker.claim(max_messages=2))
     worker.close()
-    totals = subject.queue.totals()
+    totals = subject.queue.admin.totals()
     assert (totals.published, totals.claimed, totals.acked) == (3, 2, 2)
     assert (totals.wait.count, totals.processing.count) == (2 if subject.keeps_times else 0, 2)
-    assert sum(point.acked for point in subject.queue.history(minutes=2)) == 2
+    assert sum(point.acked for point in subject.queue.admin.history(minutes=2)) == 2
 
 
 @promise
 def peeking_returns_the_next_messages_and_claims_none(subject: Subject) -> None:
-    assert subject.queue.peek() == []
+    assert subject.queue.admin.peek() == []
     ids = subject.publish(1, 2, 3)
-    assert [message.id for message in subject.queue.peek(2)] == list(ids[:2])
-    assert [message.payload for message in subject.queue.peek(9)] == subject.payloads(1, 2, 3)
+    assert [message.id for message in subject.queue.admin.peek(2)] == list(ids[:2])
+    assert [message.payload for message in subject.queue.admin.peek(9)] == subject.payloads(1, 2, 3)
     assert subject.counts() == (3, 0, 0, 0, 0)
     assert subject.drain() == subject.payloads(1, 2, 3)
 
@@ -75,27 +75,27 @@ def peeking_returns_the_next_messages_and_claims_none(subject: Subject) -> None:
 def ready_messages_can_be_purged_and_held_ones_are_left_to_their_holder(subject: Subject) -> None:
     subject.publish(1, 2, 3)
     lease = subject.queue.claim()
-    assert subject.queue.purge("ready") == 2
+    assert subject.queue.admin.purge("ready") == 2
     assert subject.counts() == (0, 0, 1, 1, 0)
     assert subject.queue.ack(lease).settled == 1
-    assert subject.queue.purge("ready") == 0
+    assert subject.queue.admin.purge("ready") == 0
 
 
 @promise
 def purging_an_unknown_part_is_refused(subject: Subject) -> None:
     subject.publish(1)
     with pytest.raises(ConfigurationError):
-        subject.queue.purge("everything")
+        subject.queue.admin.purge("everything")
     assert subject.queue.stats().ready == 1
 
 
-@promise_of("delay", refused(lambda queue, _: queue.purge("delayed")))
+@promise_of("delay", refused(lambda queue, _: queue.admin.purge("delayed")))
 def delayed_messages_are_counted_separately_and_can_be_purged(subject: Subject) -> None:
     subject.queue.publish_many(subject.payloads(1, 2), delay=60)
     subject.publish(3)
     assert subject.counts() == (1, 2, 0, 0, 0)
     assert subject.queue.backlog().ready == 1
-    assert subject.queue.purge("delayed") == 2
+    assert subject.queue.admin.purge("delayed") == 2
     assert subject.counts() == (1, 0, 0, 0, 0)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from rmq_core import Lease, PayloadError, Unsupported
+from rmq_core.protocol import DISCIPLINES
 from tests.redis.conformance.subject import KINDS, Subject
 
 Body: TypeAlias = Callable[[Subject], None]
@@ -70,11 +71,11 @@ def refused(*calls: Callable[[Any, Lease], object], says: str = " has no ") -> B
 
 
 def absent(*names: str) -> Body:
-    """The queue has no methods of these names."""
+    """Operators have no methods of these names."""
 
     def check(subject: Subject) -> None:
-        queue = getattr(subject.queue, "inner", subject.queue)
-        assert [name for name in names if hasattr(queue, name)] == []
+        admin = DISCIPLINES[subject.discipline].load().admin
+        assert [name for name in names if hasattr(admin, name)] == []
 
     return check
 

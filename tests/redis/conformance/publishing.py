@@ -30,7 +30,7 @@ def a_message_is_delivered_with_the_id_payload_and_time_of_its_publishing(subjec
 def many_messages_are_published_from_any_iterable_and_reported_one_by_one(subject: Subject) -> None:
     report = subject.queue.publish_many(subject.payload(number) for number in range(5))
     assert (report.accepted, report.duplicates, report.dropped, len({*report.ids})) == (5, 0, 0, 5)
-    assert [message.id for message in subject.queue.peek(9)] == list(report.ids)
+    assert [message.id for message in subject.queue.admin.peek(9)] == list(report.ids)
     assert subject.queue.publish_many([]).accepted == 0
 
 
@@ -76,8 +76,8 @@ def a_list_is_delivered_unchanged(subject: Subject) -> None:
 @promise_of(
     "headers",
     refused(
-        lambda queue, _: queue.publish(queue.peek()[0].payload, headers={"a": "b"}),
-        lambda queue, _: queue.publish_many([queue.peek()[0].payload], headers={"a": "b"}),
+        lambda queue, _: queue.publish(queue.admin.peek()[0].payload, headers={"a": "b"}),
+        lambda queue, _: queue.publish_many([queue.admin.peek()[0].payload], headers={"a": "b"}),
     ),
 )
 def headers_are_delivered_with_their_message(subject: Subject) -> None:
@@ -91,8 +91,8 @@ def headers_are_delivered_with_their_message(subject: Subject) -> None:
 @promise_of(
     "delay",
     refused(
-        lambda queue, _: queue.publish(queue.peek()[0].payload, delay=1),
-        lambda queue, _: queue.publish_many([queue.peek()[0].payload], delay=1),
+        lambda queue, _: queue.publish(queue.admin.peek()[0].payload, delay=1),
+        lambda queue, _: queue.publish_many([queue.admin.peek()[0].payload], delay=1),
     ),
 )
 def a_delayed_message_is_claimed_when_it_is_due_and_not_before(subject: Subject) -> None:
@@ -109,8 +109,8 @@ def a_delayed_message_is_claimed_when_it_is_due_and_not_before(subject: Subject)
 @promise_of(
     "dedup",
     refused(
-        lambda queue, _: queue.publish(queue.peek()[0].payload, dedup_key="k"),
-        lambda queue, _: queue.publish_many([queue.peek()[0].payload], dedup_key=str),
+        lambda queue, _: queue.publish(queue.admin.peek()[0].payload, dedup_key="k"),
+        lambda queue, _: queue.publish_many([queue.admin.peek()[0].payload], dedup_key=str),
     ),
 )
 def a_deduplication_key_is_accepted_once_from_any_publisher(subject: Subject) -> None:
@@ -122,7 +122,7 @@ def a_deduplication_key_is_accepted_once_from_any_publisher(subject: Subject) ->
     assert not subject.queue.publish(subject.payload(5), dedup_key="k").accepted
 
 
-@promise_of("dedup", refused(lambda queue, _: queue.publish_many([queue.peek()[0].payload], dedup_key=str)))
+@promise_of("dedup", refused(lambda queue, _: queue.publish_many([queue.admin.peek()[0].payload], dedup_key=str)))
 def publish_many_reports_which_of_its_messages_are_duplicates(subject: Subject) -> None:
     subject.queue.publish_many(subject.payloads(1, 2), dedup_key=str)
     report = subject.queue.publish_many(subject.payloads(2, 3, 3, 4), dedup_key=str)

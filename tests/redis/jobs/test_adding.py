@@ -122,7 +122,7 @@ def test_more_unique_ids_are_remembered_than_the_idempotency_window_of_the_serve
 def test_a_forgotten_id_can_be_added_again(world: World) -> None:
     queue = jobs(world)
     queue.add_unique("j", job_id="a")
-    assert [queue.forget("a"), queue.forget("a")] == [True, False]
+    assert [queue.admin.forget("a"), queue.admin.forget("a")] == [True, False]
     assert queue.add_unique("j", job_id="a").accepted
 
 

@@ -29,7 +29,7 @@ def test_a_claim_takes_jobs_off_the_stream_and_holds_them(world: World) -> None:
     lease = queue.claim(max_messages=2, owner="me")
     assert [(m.payload, m.deliveries) for m in lease.messages] == [("a", 1), ("b", 1)]
     assert (world.client.xlen(KEYS.ready), queue.stats()[:4]) == (1, (1, 0, 2, 1))
-    (info,) = queue.leases()
+    (info,) = queue.admin.leases()
     assert (info.id, info.owner, info.count, info.settled) == (lease.id, "me", 2, 0)
 
 
@@ -107,7 +107,7 @@ def test_a_takeover_past_the_last_attempt_dead_letters(world: World) -> None:
     queue.claim(lease_id="job")
     queue.claim(lease_id="job")
     assert queue.claim(lease_id="job") is None
-    assert [(m.payload, m.history[-1].kind) for m in queue.dead_letters()] == [("a", "expired")]
+    assert [(m.payload, m.history[-1].kind) for m in queue.admin.dead_letters()] == [("a", "expired")]
 
 
 def test_an_expired_lease_is_reclaimed_by_the_next_claim(world: World) -> None:
@@ -181,7 +181,7 @@ def test_a_nack_counts_an_attempt_and_the_last_one_dead_letters(world: World) ->
     queue.publish("a")
     assert queue.nack(queue.claim(), reason="first").dead == 0
     assert queue.nack(queue.claim(), reason="second").dead == 1
-    (dead,) = queue.dead_letters()
+    (dead,) = queue.admin.dead_letters()
     assert [failure.reason for failure in dead.history] == ["first", "second"]
 
 
@@ -233,7 +233,7 @@ def test_a_block_acks_when_it_succeeds_and_nacks_when_it_raises(world: World) ->
         assert batch.payloads == ["a"]
     with pytest.raises(ValueError, match="no"), queue.process():
         raise ValueError("no")
-    assert [(m.payload, m.history[-1].reason) for m in queue.peek()] == [("b", "ValueError: no")]
+    assert [(m.payload, m.history[-1].reason) for m in queue.admin.peek()] == [("b", "ValueError: no")]
 
 
 def test_two_claimers_never_get_the_same_job(world: World) -> None:
@@ -247,7 +247,7 @@ def test_two_claimers_never_get_the_same_job(world: World) -> None:
 def test_peeking_claims_nothing(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b", "c"])
-    assert [m.payload for m in queue.peek(2)] == ["a", "b"]
+    assert [m.payload for m in queue.admin.peek(2)] == ["a", "b"]
     assert queue.backlog().ready == 3
 
 
@@ -257,11 +257,11 @@ def test_ready_and_delayed_jobs_can_be_purged(world: World) -> None:
     queue.publish("later", delay=60)
     queue.nack(queue.claim())
     held = queue.claim()
-    assert [queue.purge(which) for which in ("ready", "delayed", "dead")] == [4998, 1, 1]
+    assert [queue.admin.purge(which) for which in ("ready", "delayed", "dead")] == [4998, 1, 1]
     assert queue.stats()[:5] == (0, 0, 1, 1, 0)
     assert queue.ack(held).settled == 1
     with pytest.raises(ConfigurationError, match="which"):
-        queue.purge("all")
+        queue.admin.purge("all")
 
 
 @pytest.mark.parametrize("lease_id", ["~x", "", "a{b"])

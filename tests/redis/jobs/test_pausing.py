@@ -29,14 +29,14 @@ async def test_a_worker_that_waits_gets_nothing_that_is_added_to_a_paused_queue(
 
     async with queue_at(url) as queue, working(queue, handler):
         await log.until(lambda: redis_client.info("clients")["blocked_clients"] >= 1)
-        await queue.pause()
+        await queue.admin.pause()
         await queue.add_bulk({"name": "j", "data": number} for number in range(3))
         await queue.add("j", "later", delay=0.01)
         await log.until(lambda: not redis_client.zcard(KEYS.delayed))
         await asyncio.sleep(0.2)
         assert log.seen == []
         assert (await queue.stats()).ready == 4
-        await queue.resume()
+        await queue.admin.resume()
         await log.count(4)
     assert sorted(map(str, log.seen)) == ["0", "1", "2", "later"]
     assert redis_client.xlen(KEYS.ready) == 0
@@ -46,7 +46,7 @@ async def test_jobs_of_a_silent_worker_stay_where_they_are_while_the_queue_is_pa
     async with queue_at(url, lease=0.05) as queue:
         await queue.add("j", 1)
         await hung(queue)
-        await queue.pause()
+        await queue.admin.pause()
         await asyncio.sleep(0.1)  # the lease of the silent worker ends by the server's clock
         assert await queue.claim() is None
         found = await queue.run_exchange(operations.turn(queue.engine, "other", operations.Done.nothing(), 10))
@@ -54,7 +54,7 @@ async def test_jobs_of_a_silent_worker_stay_where_they_are_while_the_queue_is_pa
         assert (await queue.run_exchange(operations.listen(queue.engine, "other", 10, 20))) == []
         if not queue.engine.native:
             assert (await queue.run_exchange(operations.steal(queue.engine, "other", "0-0", 10)))[1] == []
-        await queue.resume()
+        await queue.admin.resume()
         assert (await queue.claim()).message.payload == 1
 
 
@@ -66,18 +66,18 @@ async def test_a_worker_that_starts_on_a_paused_queue_waits_for_its_resumption(u
 
     async with queue_at(url) as queue:
         await queue.add("j", 1)
-        await queue.pause()
+        await queue.admin.pause()
         async with working(queue, handler):
             await log.until(lambda: queue.engine.paused)
             assert log.seen == []
-            await queue.resume()
+            await queue.admin.resume()
             await log.count(1)
 
 
 async def test_the_jobs_of_a_queue_that_was_never_used_wait_for_its_resumption(url: str) -> None:
     async with queue_at(url) as queue:
-        await queue.pause()
+        await queue.admin.pause()
         await queue.add("j", 1)
         assert await queue.claim() is None
-        await queue.resume()
+        await queue.admin.resume()
         assert (await queue.claim()).message.payload == 1

@@ -67,7 +67,7 @@ def test_any_number_of_missed_times_fires_in_order(world: World) -> None:
     queue.upsert_repeatable_job("tick", repeat=Repeat(Every(1), limit=8500, missed=Missed.fire_all(9000)))
     set_back(world, "tick", 10_000_000)
     queue.promote()
-    ids = [message.id for message in queue.peek(8500)]
+    ids = [message.id for message in queue.admin.peek(8500)]
     assert (len(ids), ids == sorted(ids), rule(queue)) == (8500, True, None)
 
 
@@ -125,7 +125,7 @@ def test_a_rule_by_cron_fires_at_local_time(world: World) -> None:
     assert (at.hour, at.minute, at.second) == (3, 30, 0)
     set_back(world, "nightly", 5)
     queue.promote()
-    assert queue.peek()[0].headers["rmq-attempts"] == "2"
+    assert queue.admin.peek()[0].headers["rmq-attempts"] == "2"
 
 
 def test_a_promoter_wakes_for_the_next_time_of_a_rule(world: World) -> None:

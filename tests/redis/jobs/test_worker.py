@@ -100,7 +100,7 @@ async def test_dead_letters_that_a_worker_pushes_out_are_counted(url: str) -> No
 
 
 async def all_dead(queue: Any, count: int) -> bool:
-    totals = await queue.totals()
+    totals = await queue.admin.totals()
     return bool((totals.dead, totals.dropped) == (count, count - 1))
 
 
@@ -135,7 +135,7 @@ async def test_a_dead_letter_records_that_its_error_was_unrecoverable_whatever_i
     async with queue_at(url) as queue, working(queue, handler):
         await queue.add("j")
         await one_dead(queue)
-        (letter,) = await queue.dead_letters()
+        (letter,) = await queue.admin.dead_letters()
         assert letter.history[-1].reason == "UnrecoverableError (NoSuchUserError): who is 7?"
 
 
@@ -236,7 +236,7 @@ async def test_a_stopped_worker_finishes_running_jobs_and_releases_the_rest(url:
         assert log.seen == [("began", 0), ("began", 1), ("ended", 0), ("ended", 1)]
         stats = await queue.stats()
         assert (stats.ready, stats.leased) == (3, 0)
-        assert {(m.payload, m.deliveries) for m in await queue.peek(9)} == {(2, 0), (3, 0), (4, 0)}
+        assert {(m.payload, m.deliveries) for m in await queue.admin.peek(9)} == {(2, 0), (3, 0), (4, 0)}
 
 
 async def test_a_worker_releases_no_job_that_another_took_over(url: str, redis_client: redis.Redis) -> None:
@@ -246,7 +246,7 @@ async def test_a_worker_releases_no_job_that_another_took_over(url: str, redis_c
         found = await queue.run_exchange(operations.turn(queue.engine, "late", Done.nothing(), 2))
         redis_client.xclaim(KEYS.ready, "jobs", "other", 0, [found[0].entry])
         assert await queue.run_exchange(operations.requeue(queue.engine, "late", found)) == 1
-        assert [message.payload for message in await queue.peek(9)] == ["kept"]
+        assert [message.payload for message in await queue.admin.peek(9)] == ["kept"]
         assert await queue.run_exchange(operations.beat(queue.engine, "other", [found[0].entry])) == []
 
 

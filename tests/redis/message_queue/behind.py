@@ -37,7 +37,7 @@ def dead(world: World, name: str = "q") -> list[Any]:
 def logged(world: World, kind: str, name: str = "q") -> list[str]:
     """Return the payloads of the `completed` or `failed` log, the newest first."""
     queue = world.queue(name, client=world.client(decode_responses=True))
-    return list(queue.peek(5000, source=kind))
+    return list(queue.admin.peek(5000, source=kind))
 
 
 def expire(world: World, name: str = "q") -> None:

@@ -228,7 +228,7 @@ def test_isolated_messages_of_a_leased_queue_are_counted_as_pending_and_delivere
             leases = [lease for _ in range(2) if (lease := leased.claim(max_messages=4))]
             for lease in leases:
                 leased.nack(lease)
-        assert min(message.deliveries for message in leased.peek(4)) == 3
+        assert min(message.deliveries for message in leased.admin.peek(4)) == 3
     queue = RedisMessageQueue("q", client=redis_client, deduplication=False, max_delivery_count=3)
     assert queue.stats().pending == 4
     assert sorted(handle(queue) for _ in range(4)) == [b"a", b"b", b"c", b"d"]

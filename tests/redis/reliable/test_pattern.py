@@ -145,7 +145,7 @@ def test_released_messages_are_first_again_and_count_no_delivery(world: World) -
     queue = worker(world)
     queue.publish_many(["a", "b", "c"])
     queue.release(queue.claim(max_messages=2))
-    assert payloads(queue.peek(3)) == ["a", "b", "c"]
+    assert payloads(queue.admin.peek(3)) == ["a", "b", "c"]
     assert queue.claim().message.deliveries == 1
 
 
@@ -153,7 +153,7 @@ def test_nacked_messages_are_first_again_with_their_reason(world: World) -> None
     queue = worker(world)
     queue.publish_many(["a", "b", "c"])
     assert queue.nack(queue.claim(max_messages=2), reason="no\tgood\n").settled == 2
-    assert payloads(queue.peek(3)) == ["a", "b", "c"]
+    assert payloads(queue.admin.peek(3)) == ["a", "b", "c"]
     message = queue.claim().message
     assert (message.deliveries, message.history[0][0], message.history[0][2:]) == (2, "nack", ("w", "no good"))
 
@@ -163,10 +163,10 @@ def test_the_last_nack_makes_a_dead_letter_that_can_be_redriven(world: World) ->
     queue.publish_many(["a", "b"])
     queue.nack(queue.claim())
     assert queue.nack(queue.claim())[:2] == (1, 1)
-    (letter,) = queue.dead_letters(5)
+    (letter,) = queue.admin.dead_letters(5)
     assert (letter.payload, letter.deliveries, len(letter.history)) == ("a", 2, 2)
-    assert (queue.redrive(7), queue.redrive()) == (1, 0)
-    assert payloads(queue.peek(2)) == ["b", "a"]
+    assert (queue.admin.redrive(7), queue.admin.redrive()) == (1, 0)
+    assert payloads(queue.admin.peek(2)) == ["b", "a"]
     assert queue.claim(max_messages=2).messages[1].deliveries == 1
 
 
@@ -174,7 +174,7 @@ def test_dead_letters_are_capped(world: World) -> None:
     queue = worker(world, max_deliveries=1, max_dead=2)
     queue.publish_many(["a", "b", "c"])
     queue.nack(queue.claim(max_messages=3))
-    assert sorted(payloads(queue.dead_letters(9))) == ["a", "b"]
+    assert sorted(payloads(queue.admin.dead_letters(9))) == ["a", "b"]
 
 
 def test_a_message_that_failed_is_claimed_alone_for_its_last_delivery(world: World) -> None:
@@ -193,7 +193,7 @@ def test_an_entry_without_an_envelope_is_reported_and_dead_lettered_by_its_first
     queue.extend(lease)
     assert queue.nack(lease).dead == 1
     assert world.client.lrange(KEYS.dead, 0, -1) == [b"pushed by hand"]
-    assert queue.redrive() == 1
+    assert queue.admin.redrive() == 1
     assert queue.ack(queue.claim()).settled == 1
 
 

@@ -130,7 +130,7 @@ def test_several_messages_return_in_their_order(world: World) -> None:
         queue.claim()
     age(world)
     assert reaper(world, queue).run_once().returned == 3
-    assert payloads(queue.peek(9)) == ["a", "b", "c", "d"]
+    assert payloads(queue.admin.peek(9)) == ["a", "b", "c", "d"]
 
 
 def test_more_messages_than_one_script_moves_return_in_their_order(world: World) -> None:
@@ -141,7 +141,7 @@ def test_more_messages_than_one_script_moves_return_in_their_order(world: World)
         pass
     age(world)
     assert reaper(world, queue).run_once().returned == 2300
-    assert payloads(queue.peek(3000)) == sent
+    assert payloads(queue.admin.peek(3000)) == sent
 
 
 def test_only_expired_messages_return(world: World) -> None:
@@ -151,7 +151,7 @@ def test_only_expired_messages_return(world: World) -> None:
     age(world)
     queue.claim()
     assert reaper(world, queue).run_once().returned == 1
-    assert payloads(queue.peek(9)) == ["a", "c"]
+    assert payloads(queue.admin.peek(9)) == ["a", "c"]
 
 
 def test_two_reapers_return_each_message_once(world: World) -> None:
@@ -248,7 +248,7 @@ def test_a_message_that_fails_too_often_becomes_a_dead_letter(world: World) -> N
         age(world)
         reaped.append(reaper(world, queue, max_deliveries=3).run_once())
     assert reaped == [Reaped(1, 0, 0), Reaped(1, 0, 0), Reaped(0, 1, 0)]
-    (letter,) = queue.dead_letters()
+    (letter,) = queue.admin.dead_letters()
     assert (letter.payload, letter.deliveries, [failure.owner for failure in letter.history]) == (
         "poison",
         3,

@@ -22,7 +22,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "deduplication of many": (lambda queue: queue.publish_many(["x"], dedup_key=str), "dedup"),
     "a large lease": (lambda queue: queue.claim(max_messages=4001), "leases of more than 4000 messages"),
     "a named lease": (lambda queue: queue.claim(lease_id="job"), "lease_id"),
-    "delayed messages": (lambda queue: queue.purge("delayed"), "delayed"),
+    "delayed messages": (lambda queue: queue.admin.purge("delayed"), "delayed"),
     "a delayed nack": (lambda queue: queue.nack(Lease("q", "~", "w", 1, 1, "t", envelopes=[b""]), delay=1), "delay"),
 }
 
@@ -90,8 +90,8 @@ def test_any_number_of_workers_is_counted_and_reaped(world: World) -> None:
 def test_peeking_takes_nothing(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b", "c"])
-    assert payloads(queue.peek(2)) == ["a", "b"]
-    assert queue.peek()[0].deliveries == 0
+    assert payloads(queue.admin.peek(2)) == ["a", "b"]
+    assert queue.admin.peek()[0].deliveries == 0
     assert drain(queue) == ["a", "b", "c"]
 
 
@@ -100,7 +100,7 @@ def test_purging_spares_what_workers_hold(world: World) -> None:
     queue.publish_many(["a", "b", "c"])
     queue.nack(queue.claim())
     lease = queue.claim()
-    assert (queue.purge("ready"), queue.purge("dead"), queue.purge("dead")) == (1, 1, 0)
+    assert (queue.admin.purge("ready"), queue.admin.purge("dead"), queue.admin.purge("dead")) == (1, 1, 0)
     assert len(processing(world)) == 1
     assert queue.ack(lease).settled == 1
 
@@ -120,9 +120,9 @@ def test_the_report_of_a_refused_publish_states_what_was_accepted(world: World) 
         (lambda queue: queue.claim(wait=-1), "wait"),
         (lambda queue: queue.claim(lease=0), "lease"),
         (lambda queue: queue.claim(owner="{"), "owner"),
-        (lambda queue: queue.purge("everything"), "target"),
-        (lambda queue: queue.peek(0), "count"),
-        (lambda queue: queue.redrive(0), "max_messages"),
+        (lambda queue: queue.admin.purge("everything"), "target"),
+        (lambda queue: queue.admin.peek(0), "count"),
+        (lambda queue: queue.admin.redrive(0), "max_messages"),
         (lambda queue: queue.reap(timeout=0), "timeout"),
         (lambda queue: queue.reap(max_deliveries=0), "max_deliveries"),
         (lambda queue: queue.ack(Lease.from_json(Lease("q", "x", "w", 1, 1, "t").to_json())), "adopt"),

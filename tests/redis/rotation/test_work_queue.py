@@ -28,10 +28,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an extension": (lambda queue: queue.extend(HELD), "extend"),
     "a heartbeat": (lambda queue: queue.hold(HELD), "heartbeats"),
     "a delayed nack": (lambda queue: queue.nack(HELD, delay=1), "delay"),
-    "dead letters": (lambda queue: queue.dead_letters(), "dead_letters"),
-    "a redrive": (lambda queue: queue.redrive(), "dead_letters"),
-    "purging the dead": (lambda queue: queue.purge("dead"), "dead_letters"),
-    "purging the delayed": (lambda queue: queue.purge("delayed"), "delay"),
+    "dead letters": (lambda queue: queue.admin.dead_letters(), "dead_letters"),
+    "a redrive": (lambda queue: queue.admin.redrive(), "dead_letters"),
+    "purging the dead": (lambda queue: queue.admin.purge("dead"), "dead_letters"),
+    "purging the delayed": (lambda queue: queue.admin.purge("delayed"), "delay"),
 }
 
 
@@ -183,15 +183,15 @@ def test_peeking_shows_what_a_pop_would_return_and_changes_nothing(world: World)
     now = now_s(world)
     put(world, f"going|{now}", "new", f"late|{now - 3600}", "newer")
     before = snapshot(world.client)
-    assert ids(queue.peek(2)) == ["new", "late"]
-    assert ids(queue.peek(9)) == ["new", "late", "newer"]
+    assert ids(queue.admin.peek(2)) == ["new", "late"]
+    assert ids(queue.admin.peek(9)) == ["new", "late", "newer"]
     assert snapshot(world.client) == before
 
 
 def test_peeking_finds_ids_behind_thousands_in_progress(world: World) -> None:
     queue = rotation(world)
     put(world, *[f"{number}|{now_s(world)}" for number in range(6000)], "new")
-    assert ids(queue.peek()) == ["new"]
+    assert ids(queue.admin.peek()) == ["new"]
     assert queue.stats()[:3] == (1, 0, 6000)
 
 
@@ -201,7 +201,7 @@ def test_purging_spares_ids_in_progress(world: World) -> None:
     going = [f"{number}|{now}" for number in range(1200)]
     put(world, *going, "new", f"late|{now - 3600}", f"done|{now}")
     queue.mark_done("done")
-    assert queue.purge("ready") == 2
+    assert queue.admin.purge("ready") == 2
     assert entries(world) == [entry.encode() for entry in going]
     assert (world.client.exists(KEYS.done), world.client.hexists(KEYS.taken, "late")) == (0, False)
 
@@ -211,8 +211,8 @@ def test_purging_spares_ids_in_progress(world: World) -> None:
     [
         (lambda queue: queue.claim(max_messages=0), "max_messages"),
         (lambda queue: queue.safe_pop(wait=-1), "wait"),
-        (lambda queue: queue.purge("everything"), "target"),
-        (lambda queue: queue.peek(0), "count"),
+        (lambda queue: queue.admin.purge("everything"), "target"),
+        (lambda queue: queue.admin.peek(0), "count"),
         (lambda queue: queue.ack(Lease.from_json(HELD.to_json())), "adopt"),
     ],
 )

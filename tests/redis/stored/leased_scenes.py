@@ -11,6 +11,7 @@ from rmq_core.discipline.leased.operations import claiming, inspecting, reclaimi
 from rmq_core.history import acting_as
 from rmq_core.observe.entries import lines_of
 from rmq_core.queue import recording
+from rmq_core.queue.base import tools_of
 from tests.redis.stored.deterministic import begin
 
 LEASES = "rmq:{q}:leases"
@@ -72,9 +73,9 @@ def edited(url: str, client: Any) -> None:
             q.nack(q.claim(max_messages=3, owner="batch"), reason="all of it")
         while lease := q.claim(owner="worker"):
             q.nack(lease, reason="broken")
-        q.redrive_edited("edited0", {"n": "zero"}, by="operator")
-        q.redrive_edited("edited1", headers={})
-        q.redrive_edited("edited2", "text", {"fixed": "yes"})
+        q.admin.edit("edited0", {"n": "zero"}, by="operator")
+        q.admin.edit("edited1", headers={})
+        q.admin.edit("edited2", "text", {"fixed": "yes"})
 
 
 def leases(url: str, client: Any) -> None:
@@ -90,10 +91,10 @@ def leases(url: str, client: Any) -> None:
         q.nack(lease, [found[1]], reason="no")
         endless.claim(lease_id="kept", owner="keeper")
         q.ack(q.claim(max_messages=2, lease_id="done", owner="worker 1"))
-        q.register_consumer("reader", run="run-1", stream="s1", alive=HOUR_S, finished=3)
-        q.register_consumer("moved", run="run-1", stream="s1", alive=0.001, finished=5)
+        tools_of(q).register_consumer("reader", run="run-1", stream="s1", alive=HOUR_S, finished=3)
+        tools_of(q).register_consumer("moved", run="run-1", stream="s1", alive=0.001, finished=5)
         client.hset("rmq:{q}:consumer:moved", "until", 1)
-        q.register_consumer("moved", run="run-2", stream="s2", alive=HOUR_S)
+        tools_of(q).register_consumer("moved", run="run-2", stream="s2", alive=HOUR_S)
 
 
 def _many(url: str, count: int) -> LeasedQueue:
@@ -181,7 +182,7 @@ def waiting(url: str, client: Any) -> None:
         begin(q, claiming.claim(q._engine, wait=HOUR_S), 1)
         q.publish_many([NewMessage("x", id="x")])
         q._driver.run(inspecting.glance(q._engine, 2 * HOUR_S * 1000))
-        q.pause()
+        q.admin.pause()
 
 
 def slots(url: str, client: Any) -> None:
@@ -252,7 +253,7 @@ def journal(url: str, client: Any) -> None:
         q.release(q.claim())
     with acting_as("alice"), queue(url, history=False, journal=100, max_deliveries=1) as q:
         q.nack(q.claim(), reason="again")
-        q.redrive()
+        q.admin.redrive()
 
 
 def operated(url: str, client: Any) -> None:
@@ -260,8 +261,8 @@ def operated(url: str, client: Any) -> None:
     with acting_as("alice"), queue(url, history=False, journal=100, max_deliveries=1) as q:
         q.publish_many([NewMessage(f"m-{n}", id=f"m-{n}") for n in range(5)])
         q.nack(q.claim(max_messages=3))
-        q.redrive_edited("m-0", "z", by="bob")
-        q.discard(["m-1", "m-2"])
+        q.admin.edit("m-0", "z", by="bob")
+        q.admin.discard(["m-1", "m-2"])
     lines = "\n".join(["cancel\talice\t2 messages", *lines_of("cancelled", ["m-3", "m-4"], n=2, by="alice", r="")])
     with queue(url, history=False) as q:
         q._driver.run(only(recording.flushing(q._engine, "client", 1, "", [lines])))

@@ -118,7 +118,7 @@ def jobs_leases(url: str, client: Any) -> None:
 def jobs_paused(url: str, client: Any) -> None:
     """A queue that was paused before anything was delivered, and still is."""
     with JobQueue(url, "q", JobsConfig(lease=HOUR_S)) as q:
-        q.pause()
+        q.admin.pause()
         q.add_bulk([NewJob("", {"n": n}, job_id=f"j{n}") for n in range(2)])
         q.claim()
 

@@ -13,6 +13,7 @@ from rmq_core.discipline.jobs.operations import working
 from rmq_core.discipline.jobs.operations.working import Delivery, Verdict
 from rmq_core.errors import UnknownPayloadKind
 from rmq_core.jobs import JobsConfig
+from rmq_core.queue.base import tools_of
 from rmq_core.reliable import ReliableConfig
 from tests.redis.leases import driver_of, engine_of, key
 from tests.redis.reliable import bench
@@ -84,7 +85,7 @@ def test_a_leased_queue_keeps_what_it_does_not_know(world: World, history: bytes
 def test_a_dead_letter_with_additions_is_redriven_with_them(world: World, history: bytes) -> None:
     queue = world.queue(config=CONFIG)
     world.client.rpush(key("dead"), envelope(history, 9))
-    assert queue.redrive() == 1
+    assert queue.admin.redrive() == 1
     unmarked = history.replace(b"\x1f1 0 0 1\x1f", b"\x1f0 0 0 0\x1f").replace(b"\x1f1 0 0 1 7", b"\x1f0 0 0 0 7")
     assert world.client.lrange(key("ready"), 0, -1) == [envelope(unmarked, 0)]
 
@@ -110,11 +111,11 @@ def test_an_operator_moves_and_counts_messages_of_an_unknown_kind(world: World) 
     queue = world.queue(config=LeasedConfig(dedup=True))
     world.client.rpush(key("ready"), envelope(b""))
     assert queue.backlog().ready == queue.stats().ready == 1
-    (message,) = queue.peek()
+    (message,) = queue.admin.peek()
     record = message_record("q", message)
     assert (record["payload_base64"], record["headers"]) == ("AP8gcGF5bG9hZA==", {"rmq-later": "kept"})
     assert message_row(message)[0] == "later-1"
-    assert queue.cancel("later-1")
+    assert queue.admin.cancel("later-1")
 
 
 RELIABLE: dict[str, tuple[Callable[[World, Any, Any], Any], int, bytes]] = {
@@ -132,7 +133,7 @@ def test_a_reliable_queue_keeps_what_it_does_not_know(world: World, history: byt
     end(world, queue, queue.claim())
     check_passed_on(world.client.lindex(bench.KEYS.queue, 0), history, deliveries, more)
     world.client.rename(bench.KEYS.queue, bench.KEYS.dead)
-    assert queue.redrive() == 1
+    assert queue.admin.redrive() == 1
     check_passed_on(world.client.lindex(bench.KEYS.queue, 0), history, 0, more)
 
 
@@ -167,7 +168,7 @@ def test_a_job_queue_keeps_what_it_does_not_know(world: World, history: bytes, v
     check_passed_on(found[0], history, deliveries, more)
     world.client.flushdb()
     world.client.rpush("rmq:{q}:jobs:dead", found[0])
-    assert world.open("jobs").redrive() == 1
+    assert world.open("jobs").admin.redrive() == 1
     check_passed_on(world.client.xrange("rmq:{q}:jobs:ready")[0][1][b"e"], history, 0, more)
 
 
@@ -202,7 +203,7 @@ def test_reading_a_payload_of_an_unknown_kind_names_the_kind_and_the_way_out(wor
     assert raised.value.kind == "z"
     if discipline != "reliable":
         with pytest.raises(UnknownPayloadKind):
-            queue.read_columns(lease)
+            tools_of(queue).read_columns(lease)
 
 
 def test_a_message_queue_puts_a_message_of_an_unknown_kind_off(redis_client: Any, server_url: str) -> None:

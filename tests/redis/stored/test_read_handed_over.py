@@ -9,6 +9,7 @@ import pytest
 
 from rmq_core import Lease, LeasedConfig, LeaseLost, LeaseOwnedByOther, RedisSettings
 from rmq_core.errors import ConsumerTaken
+from rmq_core.queue.base import tools_of
 from rmq_core.work import Handover, Submission
 from tests.redis.leases import key
 from tests.redis.stored.golden import load
@@ -140,7 +141,7 @@ def test_a_query_with_a_new_checkpoint_inherits_the_batches_of_the_one_before(
     load(redis_client, golden("spark_stream"))
     with queue(server_url) as source:
         with pytest.raises(ConsumerTaken):
-            source.register_consumer("reader", run="other", stream="s2", alive=9)
+            tools_of(source).register_consumer("reader", run="other", stream="s2", alive=9)
         redis_client.hset(key("consumer:reader"), "until", 1)
         ledger = ledger_of(Ledger, server_url, source, seq=0, stream="s2")
         assert source.stats().leased == 0

@@ -13,6 +13,7 @@ from rmq_core.discipline.leased.operations.claiming import _fill
 from rmq_core.errors import ConsumerTaken
 from rmq_core.lua import load as load_script
 from rmq_core.messages import IsolatedGroup
+from rmq_core.queue.base import tools_of
 from rmq_core.reports import Outcome
 from tests.redis.leases import drain, driver_of, engine_of, expire, key, payloads
 from tests.redis.stored.golden import load, now_ms
@@ -55,14 +56,14 @@ def test_a_consumer_gets_every_kind_of_payload_as_it_was_published(world: World)
     queue, now = stored(world, "leased_messages"), now_ms(world.client)
     expected = [("0123456789abcdef-0", "generated id", {}, 0, [])]
     expected += [(name, payload, HEADERS, 0, []) for name, payload in PAYLOADS.items()]
-    assert list(map(shape, queue.peek(9))) == expected
+    assert list(map(shape, queue.admin.peek(9))) == expected
     lease = queue.claim(max_messages=9)
     assert list(map(shape, lease.messages)) == [(*one[:3], 1, []) for one in expected]
     assert all(abs(message.enqueued_ms - now) < 60_000 for message in lease.messages)
     assert [message.index for message in queue.messages(lease)] == [0, 1, 2, 3, 4]
-    columns = queue.read_columns(lease)
+    columns = tools_of(queue).read_columns(lease)
     assert columns.payloads == [message.raw for message in lease.messages]
-    page = queue.browse("delayed")
+    page = queue.admin.browse("delayed")
     assert (page.total, page.messages[0].id) == (1, "due")
     assert abs(page.due[0].timestamp() * 1000 - now - 2 * HOUR_S * 1000) < 60_000
     world.client.zincrby(key("delayed"), -3 * HOUR_S * 1000, world.client.zrange(key("delayed"), 0, 0)[0])
@@ -75,13 +76,13 @@ def test_a_consumer_gets_histories_isolated_groups_and_dead_letters(world: World
     stats = queue.stats()
     assert (stats.ready, stats.isolated, stats.delayed, stats.dead) == (6, 3, 1, 2)
     assert queue.backlog().groups == (IsolatedGroup(2, 2), IsolatedGroup(1, 1))
-    newest, dead = queue.dead_letters()
+    newest, dead = queue.admin.dead_letters()
     alone = [("nack", "", "it broke"), ("expired", "worker", "")]
     assert shape(dead) == ("alone0", "poison0", {}, 2, alone)
     assert shape(newest) == ("alone2", "poison2", {}, 2, [("nack", "", "too")] * 2)
-    assert [message.id for message in queue.browse("completed").messages] == ["together1"]
-    assert queue.browse("failed").total == 9
-    assert queue.redrive() == 2
+    assert [message.id for message in queue.admin.browse("completed").messages] == ["together1"]
+    assert queue.admin.browse("failed").total == 9
+    assert queue.admin.redrive() == 2
     world.client.zincrby(key("delayed"), -2 * HOUR_S * 1000, world.client.zrange(key("delayed"), -1, -1)[0])
     claims = []
     while lease := queue.claim(max_messages=9):
@@ -97,7 +98,7 @@ def test_a_consumer_gets_histories_isolated_groups_and_dead_letters(world: World
     assert isolated == {Isolation(2, 2): ["together2", "together3"], Isolation(2, 1): ["together0"]}
     for lease in claims:
         queue.nack(lease)
-    assert {message.id for message in queue.dead_letters()} == {"together0"}
+    assert {message.id for message in queue.admin.dead_letters()} == {"together0"}
 
 
 def test_a_holder_settles_its_lease_under_its_token(world: World) -> None:
@@ -121,7 +122,7 @@ def test_a_holder_settles_its_lease_under_its_token(world: World) -> None:
     with pytest.raises(LeaseLost):
         queue.ack(held("taken", "3.0000000000002abc", 2, "first"))
     assert queue.release(held("taken", "4.0000000000003abc", 2, "second try")).settled == 2
-    assert [message.deliveries for message in queue.peek(2)] == [0, 0]
+    assert [message.deliveries for message in queue.admin.peek(2)] == [0, 0]
 
 
 def test_a_client_takes_leases_over_adopts_and_reclaims_them(world: World) -> None:
@@ -136,9 +137,9 @@ def test_a_client_takes_leases_over_adopts_and_reclaims_them(world: World) -> No
     assert shape(message) == ("m4", "m4", {}, 2, [("nack", "worker", "no")])
     expire(world, "taken")
     assert queue.backlog().ready == 5
-    assert [(message.id, message.deliveries) for message in queue.peek(2)] == [("m1", 2), ("m2", 2)]
-    assert [(each.kind, each.owner) for each in queue.peek(1)[0].history] == [("expired", "second try")]
-    assert queue.release_lease("part")
+    assert [(message.id, message.deliveries) for message in queue.admin.peek(2)] == [("m1", 2), ("m2", 2)]
+    assert [(each.kind, each.owner) for each in queue.admin.peek(1)[0].history] == [("expired", "second try")]
+    assert queue.admin.release_lease("part")
     assert queue.stats().leases == 2
 
 
@@ -147,7 +148,7 @@ def test_a_crash_of_one_who_works_one_by_one_counts_for_one_message(world: World
     assert (queue.lease_info("held").state, queue.lease_info("crashed").state) == ("held", "returning")
     expire(world, "held")
     assert queue.backlog().ready == 5004
-    counted = [message.deliveries for message in queue.peek(5004)]
+    counted = [message.deliveries for message in queue.admin.peek(5004)]
     assert (sum(counted), max(counted)) == (2, 1)
 
 
@@ -162,11 +163,11 @@ def test_a_claim_under_the_id_of_an_acked_lease_is_refused(world: World) -> None
 
 def test_a_run_finds_what_the_run_before_it_recorded(world: World) -> None:
     queue = stored(world, "leased_leases")
-    assert queue.register_consumer("reader", run="run-2", stream="s1", alive=9) == (3, None, 0)
+    assert tools_of(queue).register_consumer("reader", run="run-2", stream="s1", alive=9) == (3, None, 0)
     with pytest.raises(ConsumerTaken) as taken:
-        queue.register_consumer("moved", run="run-3", stream="s3", alive=9)
+        tools_of(queue).register_consumer("moved", run="run-3", stream="s3", alive=9)
     assert taken.value.left == pytest.approx(HOUR_S, abs=60)
-    assert queue.renew_consumer("moved", run="run-2", stream="s2", alive=9) == (0, "s1", 5)
+    assert tools_of(queue).renew_consumer("moved", run="run-2", stream="s2", alive=9) == (0, "s1", 5)
 
 
 @pytest.mark.parametrize("end", ["go on", "take over and ack", "take over and nack", "expire"])
@@ -187,14 +188,14 @@ def test_a_lease_that_stopped_in_the_middle_is_ended_and_loses_nothing(world: Wo
         total -= left if end == "take over and ack" else 0
     assert world.client.exists(key("lease:large"), key("leases"), key("settled:large")) == 0
     assert world.client.llen(key("ready")) == total
-    assert {message.id for message in queue.peek(total)} == {"m"}
+    assert {message.id for message in queue.admin.peek(total)} == {"m"}
 
 
 def _go_on(world: World, queue: Any, name: str, lease: Lease) -> None:
     """Let the process that stopped, or for a reclaim another, finish."""
     if name == "leased_nacking":
         assert queue.nack(lease, reason="no").settled == 5
-        assert {message.history[0].reason for message in queue.peek(1005)} == {"no"}
+        assert {message.history[0].reason for message in queue.admin.peek(1005)} == {"no"}
         assert Counter(envelope.split(b"\x1f")[1][:9] for envelope in world.client.lrange(key("ready"), 0, -1)) == {
             b"1 0 0 1\nm": 1005
         }
@@ -228,7 +229,7 @@ def test_a_writer_publishes_and_drops_stages_and_a_sink_knows_its_last_batch(wor
     assert not queue.publish_staged([], sink="committed", batch=7)
     before = queue.backlog().ready
     assert queue.publish_staged([keyed, plain], sink="committed", batch=8)
-    assert [message.id for message in queue.peek(9)][before:] == ["k3", "p1", "p2"]  # the key of k1 is taken
+    assert [message.id for message in queue.admin.peek(9)][before:] == ["k3", "p1", "p2"]  # the key of k1 is taken
     assert not queue.publish_staged([], sink="committed", batch=8)
     assert world.client.exists(key(f"stage:{ID}-0"), key(f"stage:{ID}-1")) == 0
     other = stored(world, "leased_stages") if world.client.flushdb() else None
@@ -242,9 +243,9 @@ def test_a_publisher_is_refused_every_known_deduplication_key(world: World) -> N
     assert not queue.publish("y", dedup_key="order 7").accepted
     assert not queue.publish("y", dedup_key=b"\x00\x01").accepted
     assert queue.publish_many(PAYLOADS.values()).duplicates == 4
-    assert queue.forget("order 7")
+    assert queue.admin.forget("order 7")
     assert queue.publish("y", dedup_key="order 7").accepted
-    assert queue.cancel(queue.peek(1)[0].id)
+    assert queue.admin.cancel(queue.admin.peek(1)[0].id)
     assert queue.publish(PAYLOADS["text"]).accepted
 
 
@@ -257,7 +258,7 @@ def test_a_paused_queue_stays_paused_and_its_watcher_is_notified(world: World) -
         queue.publish("y")
         assert heard.get_message(timeout=9)["data"] == b"1"
     assert queue.claim() is None
-    queue.resume()
+    queue.admin.resume()
     assert queue.claim(max_messages=9, wait=9).count == 2
     assert world.client.zrange(key("waiters"), 0, -1) == [b"w0000000000001abc"]
 

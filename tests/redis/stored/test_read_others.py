@@ -52,7 +52,7 @@ def test_a_worker_settles_what_it_holds_and_claims_the_rest(world: World) -> Non
     queue = reliable(world)
     assert queue.stats()[:5] == (2, 0, 4, 2, 2)
     dead = [("nack", "w1", "it broke"), ("nack", "w1", "again")]
-    assert list(map(shape, queue.dead_letters())) == [
+    assert list(map(shape, queue.admin.dead_letters())) == [
         ("0123456789abcdef-1", "dies too", {}, 2, dead), ("0123456789abcdef-0", "dies", {}, 2, dead),
     ]  # fmt: skip
     envelopes = world.client.lrange("rmq:reliable:{q}:processing:w1", 1, 2)[::-1]
@@ -68,7 +68,7 @@ def test_a_worker_settles_what_it_holds_and_claims_the_rest(world: World) -> Non
     again = queue.claim()
     assert shape(again.message) == ("0123456789abcdef-4", PAYLOADS["bytes"], HEADERS, 2, [("nack", "w1", "no")])
     assert queue.release(again).settled == 1
-    assert queue.redrive() == 2
+    assert queue.admin.redrive() == 2
     assert queue.stats()[:5] == (5, 0, 2, 2, 0)
 
 
@@ -78,7 +78,7 @@ def test_a_reaper_returns_what_is_held_for_too_long(world: World) -> None:
     age(world, "w 2", 2 * HOUR_S * 1000)
     age_strays(world, 2 * HOUR_S * 1000)
     assert tuple(queue.reap()) == (1, 1, 0)
-    dead, *_ = queue.dead_letters()
+    dead, *_ = queue.admin.dead_letters()
     assert (dead.deliveries, [each.kind for each in dead.history]) == (2, ["expired", "expired"])
     lease = queue.claim(max_messages=9)
     assert shape(lease.messages[0]) == ("0123456789abcdef-5", PAYLOADS["dict"], HEADERS, 2, [("expired", "w1", "")])
@@ -92,7 +92,7 @@ def test_a_rotation_goes_on_where_it_was(world: World) -> None:
     load(world.client, golden("rotation"))
     queue = world.open("rotation", "q", RotationConfig(timeout=HOUR_S))
     assert queue.stats()[:3] == (6, 0, 2)
-    assert queue.peek(9)[0].payload == "late"
+    assert queue.admin.peek(9)[0].payload == "late"
     assert [queue.safe_pop() for _ in range(7)] == ["late", "new", "x|1700000000", "x|0", "50 %", "\udcff", None]
     assert world.client.zcard("rmq:rotation:{q}:done") == 0
     stamp = now_ms(world.client) // 1000
@@ -153,7 +153,7 @@ def test_a_worker_gets_jobs_with_all_their_fields(world: World) -> None:
     assert queue.stats()[:5] == (6, 3, 1, 0, 2)
     ids = ["unique", "ready", *(f"0123456789abcdef-{n}" for n in range(4))]
     datas = [[1], {"n": 1.5}, *PAYLOADS.values()]
-    assert [(message.id, message.payload) for message in queue.peek(9)] == list(zip(ids, datas, strict=True))
+    assert [(message.id, message.payload) for message in queue.admin.peek(9)] == list(zip(ids, datas, strict=True))
     for name, score in world.client.zrange(f"{JOBS}delayed", 0, -1, withscores=True):
         world.client.zadd(f"{JOBS}delayed", {name: score - 3 * HOUR_S * 1000})
     lease = queue.claim(max_messages=99)
@@ -167,7 +167,7 @@ def test_a_worker_gets_jobs_with_all_their_fields(world: World) -> None:
     assert (report.settled, report.dead) == (9, 0)
     report = queue.nack(queue.claim(max_messages=99))
     assert report.dead == 7  # the others have attempts of their own
-    assert {message.id for message in queue.peek(9)} == {"ready", "fails"}
+    assert {message.id for message in queue.admin.peek(9)} == {"ready", "fails"}
 
 
 def test_results_events_dead_letters_and_ids_of_jobs_are_known(world: World) -> None:
@@ -187,9 +187,9 @@ def test_results_events_dead_letters_and_ids_of_jobs_are_known(world: World) -> 
     assert (dead.id, dead.name, dead.data, dead.attempts, dead.attempt) == ("dies", "mail", None, 1, 1)
     assert not queue.add_unique("once", [1], job_id="unique").accepted
     assert [queue.publish("x", dedup_key=name).accepted for name in PAYLOADS] == [False] * 4
-    assert queue.forget("unique")
+    assert queue.admin.forget("unique")
     assert queue.cancel_delayed("twice")
-    assert queue.redrive() == 2
+    assert queue.admin.redrive() == 2
     assert queue.stats()[:5] == (8, 2, 1, 0, 0)
 
 
@@ -224,15 +224,15 @@ def test_leases_of_jobs_are_settled_taken_over_and_reclaimed(world: World) -> No
     assert queue.settled("part").acked == 2
     world.client.zadd(f"{JOBS}leases", {"taken": 1})
     assert queue.backlog().ready == 3
-    assert {one.id: one.deliveries for one in queue.dead_letters()} == {"j1": 2, "j2": 2}
-    assert [one.id for one in queue.peek(9)][:2] == ["j9", "j8"]
-    assert [(each.kind, each.owner) for each in queue.peek(9)[1].history] == [("expired", "gone")]
+    assert {one.id: one.deliveries for one in queue.admin.dead_letters()} == {"j1": 2, "j2": 2}
+    assert [one.id for one in queue.admin.peek(9)][:2] == ["j9", "j8"]
+    assert [(each.kind, each.owner) for each in queue.admin.peek(9)[1].history] == [("expired", "gone")]
 
 
 def test_a_taken_over_lease_of_jobs_whose_attempts_are_used_up_is_reclaimed(world: World) -> None:
     queue = jobs(world, "jobs_leases")
     assert queue.claim(lease_id="taken").message.id == "j9"
-    assert {one.id for one in queue.dead_letters()} == {"j1", "j2"}
+    assert {one.id for one in queue.admin.dead_letters()} == {"j1", "j2"}
 
 
 def test_rules_of_repeatable_jobs_go_on(world: World) -> None:
@@ -245,7 +245,7 @@ def test_rules_of_repeatable_jobs_go_on(world: World) -> None:
     world.client.zincrby(f"{JOBS}repeats", -1000 * HOUR_S - 1000, "tick")
     world.client.zadd(f"{JOBS}repeats", {"report": now_ms(world.client) - 1})
     queue.promote()
-    first, second, nightly = queue.peek(9)
+    first, second, nightly = queue.admin.peek(9)
     assert first.id.partition("@")[0] == second.id.partition("@")[0] == "tick"
     assert (first.payload, dict(first.headers)) == (second.payload, dict(second.headers)) == (
         {"a": "ż"}, {"rmq-attempts": "2", "rmq-backoff": "1 60 0", "rmq-name": "tick"},

@@ -209,7 +209,7 @@ def test_purging_skips_ready_entries_for_one_group_and_keeps_them_for_others(wor
     queue.publish_many({"n": number} for number in range(2400))
     queue.nack(queue.claim(max_messages=10))
     held = queue.claim(max_messages=1)
-    assert queue.purge("ready") == 2399
+    assert queue.admin.purge("ready") == 2399
     assert queue.claim() is None
     assert queue.ack(held).settled == 1
     assert other.backlog().ready == 2400
@@ -221,7 +221,7 @@ def test_inspection_creates_neither_stream_nor_group(world: World) -> None:
     queue = open_queue(world)
     assert queue.backlog()[:2] == (0, None)
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-    assert queue.peek(3) == []
+    assert queue.admin.peek(3) == []
     assert world.client.keys() == []
 
 
@@ -235,9 +235,9 @@ def test_inspection_creates_neither_stream_nor_group(world: World) -> None:
         (lambda queue: queue.claim(lease_id="mine"), "leases under an id that the caller chose"),
         (lambda queue: queue.claim(max_messages=4001), "leases of more than 4,000 messages"),
         (lambda queue: queue.nack(None, delay=1), "delay"),
-        (lambda queue: queue.dead_letters(), "dead_letters"),
-        (lambda queue: queue.redrive(), "dead_letters"),
-        (lambda queue: queue.purge("dead"), "dead_letters"),
+        (lambda queue: queue.admin.dead_letters(), "dead_letters"),
+        (lambda queue: queue.admin.redrive(), "dead_letters"),
+        (lambda queue: queue.admin.purge("dead"), "dead_letters"),
     ],
 )
 def test_an_option_that_streams_do_not_support_is_refused_before_anything_is_sent(

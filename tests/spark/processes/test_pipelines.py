@@ -42,10 +42,10 @@ def test_a_dry_run_of_a_pipeline_claims_nothing_and_a_run_leaves_no_lease(redis_
     (folder / SPEC).write_text(spec.replace("file:///tmp/orders-pipeline", (tmp_path / "storage").as_uri()))
     with LeasedQueue(redis_url, "orders") as queue:
         queue.publish_many([{"customer": "ab"[number % 2], "amount": number} for number in range(COUNT)])
-        wanted = {message.id for message in queue.peek(COUNT)}
+        wanted = {message.id for message in queue.admin.peek(COUNT)}
         pipelines("dry-run", folder, redis_url)
         assert queue.stats()[:5] == (COUNT, 0, 0, 0, 0)
-        assert {message.id for message in queue.peek(COUNT) if not message.deliveries} == wanted
+        assert {message.id for message in queue.admin.peek(COUNT) if not message.deliveries} == wanted
         pipelines("run", folder, redis_url)
         assert queue.stats()[:5] == (0, 0, 0, 0, 0)
     tables = folder / "spark-warehouse"

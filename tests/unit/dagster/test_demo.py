@@ -57,6 +57,10 @@ class SeenQueue:
         leased = self.held.count if self.held else 0
         return QueueStats(0, 0, leased, int(bool(leased)), 0, None, paused=False)
 
+    @property
+    def admin(self) -> SeenQueue:
+        return self
+
     def leases(self) -> list[LeaseInfo]:
         return [self.held] if self.held else []
 

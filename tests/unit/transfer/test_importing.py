@@ -12,6 +12,7 @@ from rmq_core.discipline.leased.operations import moving
 from rmq_core.envelope import codec
 from rmq_core.envelope.stored import StoredMessage
 from rmq_core.errors import ExportDamaged, ImportConflict, PayloadError, QueueFull, Unsupported
+from rmq_core.queue.base import tools_of
 from rmq_core.queue.moving import Importable, ImportEntry
 from rmq_core.transfer.importing import Import, ImportOptions, ImportProgress
 from rmq_core.transfer.lines import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line
@@ -35,6 +36,10 @@ class Remembering(Importable):
     def __init__(self, **settings: Any) -> None:
         self.config, self.record = LeasedConfig(**settings), ""
         self.chunks: list[Stored] = []
+
+    @property
+    def _tools(self) -> Remembering:
+        return self
 
     def import_progress(self, name: str) -> tuple[str, int]:
         del name
@@ -208,7 +213,7 @@ def test_a_message_without_a_time_counts_as_enqueued_at_the_import() -> None:
     line = message(1).replace(b',"enqueued_ms":1000', b"")
     entry = Import(queue, "a")
     given: list[Any] = []
-    queue.import_chunk = lambda *args: given.append(args)  # type: ignore[method-assign]
+    tools_of(queue).import_chunk = lambda *args: given.append(args)  # type: ignore[method-assign]
     entry.run(ExportFile(export(line)))
     assert given[0][3][0].args == (b"0 5000 0 m1 s0 x",)
 

@@ -35,6 +35,10 @@ class FakeQueue:
         self.owners[lease_id] = owner
         return Lease("q", lease_id, owner, min(max_messages, self._count), None, "1.1")
 
+    @property
+    def admin(self) -> FakeQueue:
+        return self
+
     def release_lease(self, lease_id: str, if_owner: str) -> SettleReport:
         assert self.owners.pop(lease_id) == if_owner
         return SettleReport(self._count)

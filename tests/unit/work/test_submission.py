@@ -29,6 +29,10 @@ class ScriptedQueue:
         self.calls: list[str] = []
         self.clock = dt.timedelta(0)
 
+    @property
+    def admin(self) -> ScriptedQueue:
+        return self
+
     def server_time(self) -> dt.datetime:
         return dt.datetime.now(dt.UTC) + self.clock
 

@@ -50,7 +50,7 @@ def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
     return bool(moved)
 
 
-def redrive_edited(
+def edit(
     engine: LeasedEngine,
     message_id: str,
     payload: Payload | None = None,

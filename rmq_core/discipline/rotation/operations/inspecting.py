@@ -46,20 +46,6 @@ def peek(engine: RotationEngine, count: int = 1) -> Exchange[list[Message]]:
     return [message_of(envelope(data, late=False)) for data in seen.ids]
 
 
-def dead_letters(engine: RotationEngine, count: int = 10) -> Exchange[list[Message]]:
-    """Raise Unsupported: a list of ids counts no deliveries, so no id becomes a dead letter."""
-    del engine, count
-    yield from ()
-    raise lacking(DISCIPLINE, "dead_letters")
-
-
-def redrive(engine: RotationEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Raise Unsupported: there are no dead letters."""
-    del engine, max_messages
-    yield from ()
-    raise lacking(DISCIPLINE, "dead_letters")
-
-
 def purge(engine: RotationEngine, target: str) -> Exchange[int]:
     """Delete the `ready` ids, which are the new and the late ones; return how many. Ids in progress stay."""
     for name, capability in (("delayed", "delay"), ("dead", "dead_letters")):

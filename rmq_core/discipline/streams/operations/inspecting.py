@@ -39,20 +39,6 @@ def peek(engine: StreamEngine, count: int = 1) -> Exchange[list[Message]]:
     return [message_of(envelope(entry[0].decode(), entry[2], int(entry[1]))) for entry in found]
 
 
-def dead_letters(engine: StreamEngine, count: int = 10) -> Exchange[list[Message]]:
-    """Raise Unsupported: a stream has no dead letters."""
-    del engine, count
-    yield from ()
-    raise lacking("streams", "dead_letters")
-
-
-def redrive(engine: StreamEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Raise Unsupported: a stream has no dead letters."""
-    del engine, max_messages
-    yield from ()
-    raise lacking("streams", "dead_letters")
-
-
 def purge(engine: StreamEngine, which: str) -> Exchange[int]:
     """Let the group skip all `ready` messages. Return how many. The entries stay in the stream until `trim`.
 
