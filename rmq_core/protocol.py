@@ -95,8 +95,8 @@ class Capabilities(NamedTuple):
     publish takes a deduplication key. dead_letters: messages that fail too often become dead letters. auto_reclaim: a
     claim reclaims expired messages, so no reaper is needed. partial_settle: messages of a lease can be settled one by
     one. batch: a lease may hold several messages. large_leases: a lease may hold more than 4,000. headers: messages
-    carry headers. history: counts and latencies are kept per minute. payload: `any` is str, bytes, dict or list; `json`
-    is dict or list; `dict` is dict alone; `id` is an id, a str. order: in which order ready messages are claimed.
+    carry headers. payload: `any` is str, bytes, dict or list; `json` is dict or list; `dict` is dict alone; `id` is an
+    id, a str. order: in which order ready messages are claimed.
     """
 
     fenced: bool = False
@@ -110,7 +110,6 @@ class Capabilities(NamedTuple):
     batch: bool = False
     large_leases: bool = False
     headers: bool = False
-    history: bool = False
     payload: Literal["any", "json", "dict", "id"] = "any"
     order: Literal["fifo", "rotation"] = "fifo"
 

@@ -133,7 +133,7 @@ def _number(queue: Any, chosen: Conditions) -> int:
 
 
 def _progress_of(queue: Any, watch: Watched) -> dict[str, OnProgress]:
-    return {"progress": watch.step} if conditional(queue.admin, "redrive") else {}
+    return {"progress": watch.step} if conditional(queue, "redrive") else {}
 
 
 def _tell(queue: str, what: str, count: int, *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -19,6 +19,7 @@ from rmq_core.cli.pauses import examine_pause
 from rmq_core.cli.requirements import needed
 from rmq_core.errors import FormatMismatch, RedisMessageQueueError, ScriptFailed
 from rmq_core.protocol import DEFAULT
+from rmq_core.queue.verbs import can
 
 _MARKS = {
     Level.OK: ("✔", "green"),
@@ -81,11 +82,10 @@ def _formats(server: Server, queue: str | None, discipline: str) -> list[Finding
 
 def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
     with server.queue(queue, discipline) as opened:
-        held: Any = opened
-        if not hasattr(held.admin, "leases"):
+        if not can(opened, "leases"):
             return []
         try:
-            return [examine_pause(held), *examine_leases(queue, held.admin.leases(_LISTED))]
+            return [examine_pause(opened), *examine_leases(queue, opened.admin.leases(_LISTED))]
         except FormatMismatch:  # another finding names the format and the version to install
             return []
         except ScriptFailed as error:  # the user lacks a permission; another finding names it

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rmq_core.envelope.codec import Message, message_of
 from rmq_core.errors import MalformedMessage
 from rmq_core.queue.base import tools_of
+from rmq_core.queue.verbs import can
 from rmq_core.reports import LeaseInfo
 
 _READ = 10_000
@@ -22,15 +23,15 @@ class MessageHolder(NamedTuple):
 
 def held_leases(queue: Any, most: int) -> list[tuple[LeaseInfo, Message | None]]:
     """Return the leases that expire first, and the first unsettled message of each if it can be read."""
-    infos: list[LeaseInfo] = queue.admin.leases(most) if hasattr(queue.admin, "leases") else []
-    able = hasattr(queue.admin, "browse_lease")
+    infos: list[LeaseInfo] = queue.admin.leases(most) if can(queue, "leases") else []
+    able = can(queue, "browse_lease")
     return [(info, _first(queue, info.id) if able else None) for info in infos]
 
 
 def held_otherwise(queue: Any) -> list[MessageHolder]:
     """Return who holds messages that are in no lease; reads no more than 10,000 messages."""
     found: dict[str, MessageHolder] = {}
-    if hasattr(queue.admin, "browse_lease") or not hasattr(tools_of(queue), "export_page"):
+    if can(queue, "browse_lease"):
         return []
     cursor: Any = ()
     seen = 0

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rmq_core.cli.checks import Finding, Level
+from rmq_core.queue.verbs import can
 
-_ADVICE = "claims get nothing until `rmq resume QUEUE` (in Python, `resume()`)"
+_ADVICE = "claims get nothing until `rmq resume QUEUE` (in Python, `queue.admin.resume()`)"
 
 
 def paused(queue: Any) -> str | None:
     """Return a text that says the queue is paused and what to do; None when it is not paused."""
-    able = hasattr(queue.admin, "resume")  # other disciplines cannot be paused
-    return f"{queue.name} is paused: {_ADVICE}" if able and queue.stats().paused else None
+    return f"{queue.name} is paused: {_ADVICE}" if can(queue, "resume") and queue.stats().paused else None
 
 
 def examine_pause(queue: Any) -> Finding:

@@ -10,7 +10,7 @@ import typer
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
 from rmq_core.cli.output import complain, emit, say
-from rmq_core.errors import QueueFull, QueueUnavailable, Unsupported
+from rmq_core.errors import QueueFull, QueueUnavailable
 from rmq_core.interrupt_handler import Stopping
 
 _Every = Annotated[
@@ -45,13 +45,11 @@ def reap(
 
 
 def _round(queue: Any, *, as_json: bool) -> None:
-    if hasattr(queue, "reap"):
-        found = queue.reap()._asdict()
-    elif queue.capabilities.auto_reclaim:
-        found = {}
+    found = {}
+    if queue.capabilities.auto_reclaim:
         queue.backlog()  # it also reclaims expired messages, if the discipline can do so without a claim
     else:
-        raise Unsupported(queue.discipline, "reaper")
+        found = queue.reap()._asdict()
     if as_json:
         emit({"queue": queue.name, "discipline": queue.discipline, **found})
     elif found:

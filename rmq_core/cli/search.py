@@ -17,6 +17,7 @@ from rmq_core.envelope.codec import Message
 from rmq_core.envelope.matching import Match
 from rmq_core.errors import ConfigurationError
 from rmq_core.queue.base import tools_of
+from rmq_core.queue.verbs import can
 from rmq_core.reports import Progress, SearchPage
 
 _COLUMNS = ("state", "id", "age", "deliveries", "why", "lease", "owner", "payload")
@@ -89,9 +90,9 @@ def matching(queue: Any, state: str, where: Match, watch: Watched) -> Iterator[S
 
 
 def _states(queue: Any, given: list[str] | None) -> list[str]:
-    """Return the states to search. Raises ConfigurationError or Unsupported."""
-    logs = ("completed", "failed") if hasattr(queue.admin, "browse") else ()
-    able = [*tools_of(queue).stored_states, *logs] if queue.admin.search else []
+    """Return the states to search. Raises ConfigurationError."""
+    logs = ("completed", "failed") if can(queue, "browse") else ()
+    able = [*tools_of(queue).stored_states, *logs]
     for name in given or ():
         if name not in able:
             raise ConfigurationError(f"--state must be one of {', '.join(able)}, not {name!r}")

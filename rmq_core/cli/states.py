@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rmq_core.cli import records
 from rmq_core.cli.output import ago
 from rmq_core.envelope.codec import Message
-from rmq_core.queue.verbs import lacking_verb
+from rmq_core.queue.verbs import can, lacking_verb
 
 _LEASES, _SLICE = 1000, 100
 
@@ -47,7 +47,7 @@ def seen(queue: Any, state: State, count: int) -> list[FoundMessage]:
     """Return at most `count` messages in that state, claiming none. Raises Unsupported if the discipline cannot."""
     if state == State.READY:
         return [FoundMessage(message) for message in queue.admin.peek(count)]
-    if not hasattr(queue.admin, "browse"):
+    if not can(queue, "browse"):
         raise lacking_verb(queue.discipline, "browse", f"view of {state} messages")
     return list(islice(_held(queue) if state == State.LEASED else _waiting(queue, state), count))
 

@@ -16,7 +16,6 @@ from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, Red
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.clients import is_cluster
 from rmq_core.console.attention import NOTHING, Trend, attention, signs
-from rmq_core.console.capabilities import able, lacks, past_of
 from rmq_core.console.host import Host
 from rmq_core.console.shown import expired, lease_shown, message_shown, settled_shown, stats_shown
 from rmq_core.console.survey import Order, Survey, ordered, totals
@@ -25,6 +24,7 @@ from rmq_core.discipline.leased.aio_survey import of_each
 from rmq_core.discipline.leased.operations.inspecting import Overview, overview
 from rmq_core.errors import translate
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
+from rmq_core.queue.verbs import can, lacks
 
 LOOK_S = 5.0
 CHANGE_S = 30.0
@@ -76,20 +76,16 @@ class Console:
         async with self.opened(name) as (queue, discipline):
             shown = stats_shown(name, discipline, await queue.stats())
             if lease_id is None:
-                leases = (
-                    await queue.admin.leases(min(offset + count, LEASES_LISTED))
-                    if hasattr(queue.admin, "leases")
-                    else []
-                )
-                leases = leases[offset : offset + count]
+                most = min(offset + count, LEASES_LISTED)
+                leases = (await queue.admin.leases(most) if can(queue, "leases") else [])[offset : offset + count]
             else:
                 leases, shown["acked"] = await self._one_lease(queue, lease_id)
-        shown |= {"able": able(queue), "lacks": lacks(queue), "past": past_of(queue)}
+        shown["lacks"] = lacks(queue)
         return {**shown, "listed": [lease_shown(lease, self._holder_of) for lease in leases]}
 
     async def _one_lease(self, queue: Any, lease_id: str) -> tuple[list[Any], dict[str, Any] | None]:
         """Return a list with the lease if it exists, and the record of its ack if there is one."""
-        if not hasattr(queue, "lease_info"):
+        if not can(queue, "leases"):
             return [], None
         lease = await queue.lease_info(lease_id)
         record = None if lease else await queue.settled(lease_id)
@@ -98,7 +94,7 @@ class Console:
     async def messages(self, name: str, target: str, offset: int, count: int) -> dict[str, Any]:
         """Return a page of the messages of one kind that no lease holds."""
         async with self.opened(name) as (queue, discipline):
-            if hasattr(queue.admin, "browse"):
+            if can(queue, "browse"):
                 total, found, due = await queue.admin.browse(target, offset, count)
             else:
                 total, found, due = await _peeked(queue, discipline, target, offset, count)
@@ -145,7 +141,7 @@ class Console:
         try:
             async with self._few, self._open(name, discipline) as queue:
                 stats = await queue.stats()
-                late = bool(stats.leases) and hasattr(queue.admin, "leases") and expired(await queue.admin.leases(1))
+                late = bool(stats.leases) and can(queue, "leases") and expired(await queue.admin.leases(1))
                 row, trend = {**stats_shown(name, discipline, stats), "late": late}, await trends.of(queue, stats)
         except QueueUnavailable:
             raise

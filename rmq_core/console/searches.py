@@ -94,9 +94,7 @@ async def lease_messages(
     request: Request, connection_id: str, name: Name, lease_id: Name, offset: Offset = 0, count: Count = 25
 ) -> dict[str, Any]:
     holder_of = host_of(request).holder
-    async with opened_console(request, connection_id) as opened, opened.opened(name) as (queue, discipline):
-        if not hasattr(queue.admin, "browse_lease"):
-            raise LookupError(f"the discipline {discipline!r} does not list the messages of a lease")
+    async with opened_console(request, connection_id) as opened, opened.opened(name) as (queue, _):
         found = await queue.admin.browse_lease(lease_id, offset, offset + count)
     return {"offset": offset, "messages": [message_shown(message, holder_of) for message in found]}
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from rmq_core import Message, RedisSettings
 from rmq_core.console.attention import Trend, trend_in
-from rmq_core.console.capabilities import past_of
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.inspecting import dead_letters
 from rmq_core.exchange import Exchange
 from rmq_core.history import HistoryPoint
 from rmq_core.queue.recording import history
+from rmq_core.queue.verbs import can
 from rmq_core.reports import QueueStats
 
 FRESH_S = 30.0
@@ -37,7 +37,7 @@ class Trends:
         """Return the trend of a queue."""
         if (known := self.known(queue.name, stats)) is not None:
             return known
-        points = await queue.admin.history(minutes=MINUTES) if past_of(queue)["history"] else []
+        points = await queue.admin.history(minutes=MINUTES) if can(queue, "history") else []
         return self.keep(queue.name, stats, Recent(points, await queue.admin.dead_letters(1) if stats.dead else []))
 
     def known(self, name: str, stats: QueueStats) -> Trend | None:

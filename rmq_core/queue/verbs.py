@@ -61,6 +61,12 @@ class Admin(QueuePart[E]):
             raise lacking_verb(self._queue.discipline, name)
 
 
+def can(queue: Any, name: str) -> bool:
+    """Return whether a queue, or its class, has a method for operators."""
+    admin = queue.admin
+    return hasattr(admin if isinstance(admin, type) else type(admin), name)
+
+
 def lacking_verb(discipline: str, name: str, what: str | None = None) -> Lacks:
     """Return the error for a method that a discipline lacks, or for a part of it: `what`."""
     return Lacks(discipline, what or LACKED[name], able_to(name))
@@ -68,22 +74,30 @@ def lacking_verb(discipline: str, name: str, what: str | None = None) -> Lacks:
 
 def able_to(name: str) -> tuple[str, ...]:
     """Return the disciplines that have a method for operators."""
-    return tuple(each.name for each in DISCIPLINES.values() if hasattr(each.load().admin, name))
+    return tuple(each.name for each in DISCIPLINES.values() if can(each.load(), name))
 
 
 def lacking_conditions(discipline: str, name: str) -> Lacks:
     """Return the error for conditions on the messages of a method that takes none."""
-    able = tuple(each.name for each in DISCIPLINES.values() if conditional(each.load().admin, name))
+    able = tuple(each.name for each in DISCIPLINES.values() if conditional(each.load(), name))
     return Lacks(discipline, f"{name} of messages that meet conditions", able)
 
 
 def check_conditions(queue: Any, name: str) -> None:
     """Raise Unsupported if a method of the queue's `admin` is missing, or takes no conditions."""
-    if not conditional(queue.admin, name):
+    if not conditional(queue, name):
         raise lacking_conditions(queue.discipline, name)
 
 
-def conditional(admin: Any, name: str) -> bool:
-    """Return whether a method of an admin object or class takes conditions: `where`."""
-    method = getattr(admin, name, None)
-    return method is not None and "where" in signature(method).parameters
+def conditional(queue: Any, name: str) -> bool:
+    """Return whether a method of a queue, or of its class, takes conditions: `where`."""
+    return can(queue, name) and "where" in signature(getattr(queue.admin, name)).parameters
+
+
+def lacks(queue: Any) -> dict[str, str]:
+    """Return the methods that a queue has not, and why; `redrive_where` and `purge_where` stand for conditions."""
+    found = {name: str(lacking_verb(queue.discipline, name)) for name in LACKED if not can(queue, name)}
+    for name in ("redrive", "purge"):
+        if not conditional(queue, name):
+            found[f"{name}_where"] = str(lacking_conditions(queue.discipline, name))
+    return found

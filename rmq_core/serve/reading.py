@@ -19,6 +19,7 @@ from rmq_core.discipline.leased.aio_survey import QueueCounts, read_all
 from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
 from rmq_core.protocol import DEFAULT, DISCIPLINES, Capabilities
 from rmq_core.queue.keys import check_name
+from rmq_core.queue.verbs import can
 from rmq_core.reports import QueueStats
 from rmq_core.serve.consumer_settings import ConsumerSettings
 
@@ -53,7 +54,7 @@ class QueueReading(NamedTuple):
     @property
     def can_pause(self) -> bool:
         """Whether the discipline can pause its queues."""
-        return hasattr(DISCIPLINES[self.discipline].load().admin, "pause")
+        return can(DISCIPLINES[self.discipline].load(), "pause")
 
 
 class QueueReader:
@@ -157,12 +158,12 @@ def _wrong(name: str) -> str:
 
 async def _totals(queue: Any) -> Any:
     """Return what the queue counted since it exists; None for a discipline that does not count."""
-    return await queue.admin.totals() if hasattr(queue.admin, "totals") else None
+    return await queue.admin.totals() if can(queue, "totals") else None
 
 
 async def _expired(queue: Any) -> int | None:
     """Return how many leases have expired, by the clock of this machine; at most 100 are counted."""
-    if not hasattr(queue.admin, "leases"):
+    if not can(queue, "leases"):
         return None
     now = datetime.now(UTC)
     leases = await queue.admin.leases(LATE_LISTED)

@@ -9,8 +9,8 @@ from typing import Any
 from rmq_core.envelope.matching import Match, chosen_by
 from rmq_core.envelope.stored import STATES, StoredMessage
 from rmq_core.errors import ConfigurationError, QueueChanged, Unsupported
-from rmq_core.protocol import DISCIPLINES
 from rmq_core.queue.base import tools_of
+from rmq_core.queue.verbs import can
 from rmq_core.reports import QueueStats
 from rmq_core.transfer.lines import Digest, Footer, Header, footer_line, header_line, message_line
 
@@ -36,8 +36,6 @@ class Export:
         live: bool = False,
         where: Sequence[Match] = (),
     ) -> None:
-        if not hasattr(tools_of(queue), "export_page"):
-            raise Unsupported(queue.discipline, "export", tuple(DISCIPLINES))
         self._queue, self._version, self._live = queue, version, live
         self.states = _chosen(queue, states, include_leased=include_leased)
         self.before: QueueStats = queue.stats()
@@ -102,7 +100,7 @@ class Export:
 
     def _check_paused(self) -> None:
         queue = self._queue
-        if not hasattr(queue.admin, "pause"):
+        if not can(queue, "pause"):
             raise ConfigurationError(
                 f"queue {queue.name!r} is {queue.discipline}, which cannot be paused: stop its producers and consumers,"
                 " then export it with --live"

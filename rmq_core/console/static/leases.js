@@ -11,7 +11,7 @@ import { act, verbButton } from "./verbs.js";
 const SOON_S = 15;
 const PAGE = 25;
 
-/** `where`: { connection, queue, lacks, past, mayRead, mayEdit, hrefOf }. */
+/** `where`: { connection, queue, lacks, mayRead, mayEdit, hrefOf }. */
 export function leaseTable({ where, onChange }) {
   const { connection, queue, lacks, mayRead, mayEdit } = where;
   const body = h("tbody");

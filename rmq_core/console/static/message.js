@@ -22,7 +22,7 @@ export function messageHead(target, choice = null) {
 
 /**
  * The rows of a message: a line, and its details below it.
- * `where`: { connection, queue, lacks, past, mayEdit, hrefOf, changed() }; `box`: what chooses the message.
+ * `where`: { connection, queue, lacks, mayEdit, hrefOf, changed() }; `box`: what chooses the message.
  */
 export function messageRows(target, message, where, box = null) {
   const more = h("tr.more", { hidden: true });
@@ -76,8 +76,8 @@ function failure(each) {
     each.owner ? owner(each) : null);
 }
 
-function explain(message, { queue, past, hrefOf }) {
-  if (!past.why) return null;
+function explain(message, { queue, lacks, hrefOf }) {
+  if (lacks.why) return null;
   return h("a.button.plain", { href: hrefOf(queue, "why", message.id) }, icon("timeline"), "Why?");
 }
 

@@ -15,12 +15,12 @@ const NOTHING = {
   dead: ["No dead letter", "Messages that failed too often are set aside here, with the reasons."],
 };
 
-/** `where`: { connection, queue, lacks, past, mayEdit, hrefOf }. */
-export function messageList({ target, where, able, onChange }) {
+/** `where`: { connection, queue, lacks, mayEdit, hrefOf }. */
+export function messageList({ target, where, onChange }) {
   const { connection, queue, lacks, mayEdit } = where;
   const chosen = new Set();
   let total = 0;
-  const all = target === "dead" && able.choose && mayEdit ? h("input", { type: "checkbox", "aria-label": "Choose all shown" }) : null;
+  const all = target === "dead" && !lacks.redrive_some && mayEdit ? h("input", { type: "checkbox", "aria-label": "Choose all shown" }) : null;
   const body = h("tbody");
   const table = h("div.card.scroll", {}, h(`table.messages.${target}`, {}, messageHead(target, all), body));
   const nothing = h("div", { hidden: true }, empty("check", ...NOTHING[target]));

@@ -14,9 +14,9 @@ const RENEW_MS = 20_000;
 const SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400, 172800];
 let chosen = "hour"; // kept until the page is reloaded
 
-/** `where`: { connection, queue, discipline, past, mayEdit }. */
+/** `where`: { connection, queue, discipline, lacks, mayEdit }. */
 export function pastPanel({ where }) {
-  const { connection, queue, discipline, past, mayEdit } = where;
+  const { connection, queue, discipline, lacks, mayEdit } = where;
   const choice = h("div.choice", { role: "group", "aria-label": "Time" }, SPANS.map(([id, label]) =>
     h("button.plain", { type: "button", "aria-pressed": String(id === chosen), "data-span": id, onclick: () => choose(id) }, label)));
   const mark = mayEdit ? h("button.plain", { type: "button", onclick: marking }, icon("flag"), "Mark…") : null;
@@ -38,7 +38,7 @@ export function pastPanel({ where }) {
   }
 
   async function load() {
-    if (!past.history) {
+    if (lacks.history) {
       choice.hidden = true;
       if (mark) mark.hidden = true;
       return body.replaceChildren(empty("queue", "No history", `Queues of the discipline “${discipline}” do not count what happens to their messages.`));

@@ -77,7 +77,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     else await (loading ??= showPanel(queue).finally(() => (loading = null))); // a second load at the same time would replace the list
   }
 
-  const whereOf = (queue) => ({ connection, queue: name, discipline: queue.discipline, lacks: queue.lacks, past: queue.past, mayRead, mayEdit, hrefOf });
+  const whereOf = (queue) => ({ connection, queue: name, discipline: queue.discipline, lacks: queue.lacks, mayRead, mayEdit, hrefOf });
 
   function pauses(queue) {
     if (!mayEdit || verbs.dataset.paused === String(queue.paused)) return;
@@ -133,7 +133,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   }
 
   function showLeases(queue) {
-    if (!queue.able.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of leases.`));
+    if (queue.lacks.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of leases.`));
     table ??= leaseTable({ where: whereOf(queue), onChange: refresh });
     if (!shown) panel.replaceChildren(only ? onlyLease(only, hrefOf(name, "leases")) : h("div.actions", {}, pages.element), table.element, only ? ended : none);
     shown = table;
@@ -145,14 +145,14 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   }
 
   async function showMessages(queue) {
-    if (!queue.able.list.includes(tab)) {
+    if (tab === "delayed" && queue.lacks.browse) {
       panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” can count these messages, but not list them.`));
       shown = {};
       return;
     }
     const where = whereOf(queue);
     const reasons = tab === "dead" ? reasonTable({ where, onChange: () => [list.load(), refresh()] }) : null;
-    const list = messageList({ target: tab, where, able: queue.able, onChange: () => [reasons?.load(), refresh()] });
+    const list = messageList({ target: tab, where, onChange: () => [reasons?.load(), refresh()] });
     await Promise.all([list.load(), reasons?.load()]);
     shown = { ...list, load: () => Promise.all([list.load(), reasons?.load()]) };
     panel.replaceChildren(...[reasons?.element, list.element].filter(Boolean));

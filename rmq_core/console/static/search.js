@@ -17,9 +17,9 @@ const FIELDS = {
 };
 const LISTED = 200;
 
-/** `where`: { connection, queue, lacks, past, mayEdit, hrefOf }; `asked`: the search in the page's address. */
+/** `where`: { connection, queue, lacks, mayEdit, hrefOf }; `asked`: the search in the page's address. */
 export function searchPanel({ where, asked, onChange }) {
-  const { connection, queue, lacks, past, hrefOf } = where;
+  const { connection, queue, lacks, hrefOf } = where;
   const given = new URLSearchParams(asked ?? "");
   const state = h("select", { "aria-label": "In" }, STATES.map(([id, label]) => h("option", { value: id, selected: id === given.get("in") }, label)));
   const field = h("select", { "aria-label": "By" }, Object.entries(FIELDS).map(([id, [label]]) => h("option", { value: id, selected: id === given.get("by") }, label)));
@@ -37,7 +37,7 @@ export function searchPanel({ where, asked, onChange }) {
 
   function fit() {
     input.placeholder = FIELDS[field.value][1];
-    explain.hidden = field.value !== "message_id" || !past.why;
+    explain.hidden = field.value !== "message_id" || Boolean(lacks.why);
   }
   field.addEventListener("change", fit);
   form.addEventListener("submit", (event) => {

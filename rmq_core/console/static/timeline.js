@@ -10,15 +10,15 @@ const PLACES = {
 };
 const BAD = new Set(["nacked", "expired", "dead"]);
 
-/** `where`: { connection, queue, past, hrefOf }. */
-export function timelinePanel({ where: { connection, queue, hrefOf, past }, id }) {
+/** `where`: { connection, queue, lacks, hrefOf }. */
+export function timelinePanel({ where: { connection, queue, hrefOf, lacks }, id }) {
   const back = h("a.button.quiet", { href: hrefOf(queue, "search", new URLSearchParams({ in: "dead", by: "message_id", for: id }).toString()) }, icon("back"), "Search");
   const title = h("h2", {}, "Why? ", h("code", {}, id));
   const body = h("div");
   const element = h("section.timeline", {}, h("div.actions", {}, back, title), body);
 
   async function load() {
-    if (!past.why) return body.replaceChildren(empty("timeline", "No way to explain a message", "The discipline of this queue does not note what happens to its messages."));
+    if (lacks.why) return body.replaceChildren(empty("timeline", "No way to explain a message", "The discipline of this queue does not note what happens to its messages."));
     const timeline = await api.why(connection, queue, id);
     return body.replaceChildren(...[
       h("p.verdict", {}, "This message is ", h("strong", {}, PLACES[timeline.state] ?? timeline.state),

@@ -12,7 +12,7 @@ from rmq_core.protocol import Capabilities
 
 CAPABILITIES = Capabilities(
     fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
-    partial_settle=True, batch=True, large_leases=True, headers=True, history=True,
+    partial_settle=True, batch=True, large_leases=True, headers=True,
 )  # fmt: skip
 REMEMBERED_S, REMEMBERED = 600, 10_000
 """How long, and for how many of a producer's latest ids, a server with IDMP recognises a resent `add`."""

@@ -6,7 +6,7 @@ import pytest
 
 from rmq_core import ConfigurationError, WorkQueue
 from rmq_core.protocol import AsyncWorkQueue
-from tests.redis.conformance.promises import absent, promise, promise_of, refused
+from tests.redis.conformance.promises import promise, promise_of, refused
 from tests.redis.conformance.subject import Subject
 
 
@@ -47,18 +47,6 @@ def stats_count_ready_and_held_messages(subject: Subject) -> None:
     assert stats[:5] == (2, 0, 1, 1, 0)
     assert 0 <= stats.oldest_age < 60 if subject.keeps_times else stats.oldest_age is None
     assert not stats.paused
-
-
-@promise_of("history", absent("history", "totals", "marks", "mark"))
-def what_happens_is_counted_per_minute_and_in_total(subject: Subject) -> None:
-    subject.publish(1, 2, 3)
-    worker = subject.open()
-    worker.ack(worker.claim(max_messages=2))
-    worker.close()
-    totals = subject.queue.admin.totals()
-    assert (totals.published, totals.claimed, totals.acked) == (3, 2, 2)
-    assert (totals.wait.count, totals.processing.count) == (2 if subject.keeps_times else 0, 2)
-    assert sum(point.acked for point in subject.queue.admin.history(minutes=2)) == 2
 
 
 @promise

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from rmq_core import Lease, PayloadError, Unsupported
-from rmq_core.protocol import DISCIPLINES
 from tests.redis.conformance.subject import KINDS, Subject
 
 Body: TypeAlias = Callable[[Subject], None]
@@ -66,16 +65,6 @@ def refused(*calls: Callable[[Any, Lease], object], says: str = " has no ") -> B
                 call(subject.queue, lease)
         assert subject.counts() == before
         assert subject.queue.ack(lease).settled == 1
-
-    return check
-
-
-def absent(*names: str) -> Body:
-    """Operators have no methods of these names."""
-
-    def check(subject: Subject) -> None:
-        admin = DISCIPLINES[subject.discipline].load().admin
-        assert [name for name in names if hasattr(admin, name)] == []
 
     return check
 
