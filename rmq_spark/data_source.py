@@ -108,7 +108,7 @@ class RmqDataSource(DataSource):
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
     def _check(self, schema: StructType) -> None:
-        """Raise ConfigurationError for other columns.
+        """Raise ConfigurationError for other columns. A table that an earlier version made may lack new ones.
 
         Nullability may differ: Spark's catalog makes all columns of a table nullable.
         """
@@ -116,7 +116,7 @@ class RmqDataSource(DataSource):
         expected = self.schema()
         if isinstance(expected, str):
             check_value(schema)
-        elif schema.simpleString() != expected.simpleString():
+        elif not {(each.name, each.dataType) for each in schema} <= {(each.name, each.dataType) for each in expected}:
             raise ConfigurationError(
                 'format("rmq") has columns of its own: leave out .schema(), or in SQL the columns of the view or table,'
                 " and choose columns with .select(). A query of a table must name the mode of its CREATE TABLE"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from inspect import signature
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.sql import types as T
@@ -72,8 +71,10 @@ _KINDS = {str: TEXT, int: T.IntegerType(), datetime: TIME}
 
 
 def _plain(field: MessageField) -> Column:
-    kind, leased = _KINDS[field.type], attrgetter(f"fields.{field.column}")
-    return Column(field.name, kind, leased, lambda at: field.of(at.message), filtered=field.type is not datetime)
+    kind, filtered = _KINDS[field.type], field.type is not datetime
+    return Column(
+        field.name, kind, lambda of: field.values(of.fields), lambda at: field.of(at.message), filtered=filtered
+    )
 
 
 _ID, *_OTHERS = map(_plain, MESSAGE_FIELDS)

@@ -180,13 +180,27 @@ class MessageField(NamedTuple):
     """A field of a message that is one plain value; all code that shows messages shows each of these.
 
     type: the type of the value. of: returns the value of a Message. column: the field of Columns that holds the value,
-    in milliseconds for a datetime.
+    in milliseconds for a datetime. header: the header that holds the value, if it is a text in a header.
     """
 
     name: str
     type: type
     of: Callable[[Message], Any]
     column: str
+    header: str = ""
+
+    @classmethod
+    def of_header(cls, name: str, header: str) -> MessageField:
+        """Return a field that is the text of a header; it is empty where the header is missing or holds no text."""
+        return cls(name, str, lambda message: _text(message.headers, header), "headers", header)
+
+    def values(self, columns: Columns) -> Sequence[Any]:
+        """Return the values of the field in many messages, as they are stored. Raises MalformedMessage."""
+        stored: Sequence[Any] = getattr(columns, self.column)
+        if not self.header:
+            return stored
+        named = json.dumps(self.header).encode()  # most messages lack the header, and need not be parsed
+        return [_text(dict(header_items(each)), self.header).encode() if named in each else b"" for each in stored]
 
 
 MESSAGE_FIELDS = (
@@ -245,6 +259,12 @@ def joined(parts: Sequence[Columns]) -> Columns:
     if len(parts) == 1:
         return parts[0]
     return Columns(*(list(chain.from_iterable(column)) for column in zip(*parts, strict=True))) if parts else _NONE
+
+
+def _text(headers: Mapping[str, Any], name: str) -> str:
+    """Return the text of a header. Another program may have stored any JSON value, also half of a surrogate pair."""
+    value = headers.get(name)
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _malformed(envelope: bytes) -> MalformedMessage:

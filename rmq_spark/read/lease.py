@@ -18,7 +18,7 @@ from rmq_core.reports import LeaseInfo
 from rmq_core.work import tools_of
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.read.values import VALUE, with_value
-from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch
+from rmq_spark.schema import LEASED, MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch
 
 FETCH = 10_000  # messages per fetch, unless they exceed BATCH_BYTES
 BATCH_BYTES = 8 << 20
@@ -79,7 +79,7 @@ def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_
     """Yield a slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
     lease, lo, step = part.lease, part.lo, FIRST_FETCH
     valued = VALUE in schema.names
-    messages = StructType(schema.fields[: len(MESSAGE_SCHEMA.fields)]) if valued else schema
+    messages = StructType([each for each in schema.fields if each.name in LEASED]) if valued else schema
     while lo < part.hi:
         fields = tools_of(queue).read_columns(lease, lo, min(lo + step, part.hi))
         batch = leased_batch(LeasedMessages(fields, lease.id, queue.name), messages)

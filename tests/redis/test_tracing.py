@@ -96,7 +96,7 @@ def test_a_traced_queue_keeps_its_journal_and_names_its_publisher(world: World, 
     lease = queue.claim(owner="w")
     assert set(lease.message.headers) == {"tenant", "traceparent", "spark-application-id"}
     queue.ack(lease)
-    assert [(step.what, step.who) for step in queue.why(message_id).steps] == [
+    assert [(step.what, step.who) for step in queue.admin.why(message_id).steps] == [
         ("published", "spark app-1"), ("claimed", "w"), ("acked", "w"),
     ]  # fmt: skip
     assert [span.name for span in spans.ended] == ["publish q", "claim q", "ack q"]

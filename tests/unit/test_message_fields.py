@@ -12,8 +12,9 @@ import rmq_core.console
 from rmq_core import Message
 from rmq_core.cli.records import message_record
 from rmq_core.console.shown import message_shown
-from rmq_core.envelope.codec import Columns, message_of
-from rmq_core.messages import MESSAGE_FIELDS
+from rmq_core.envelope.codec import Columns, body, columns_of, message_of
+from rmq_core.envelope.payloads import encode_headers
+from rmq_core.messages import MESSAGE_FIELDS, MessageField
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
 
 NAMES = [field.name for field in MESSAGE_FIELDS]
@@ -30,7 +31,19 @@ def test_every_field_of_a_message_is_plain_or_has_its_own_handling() -> None:
 
 
 def test_every_plain_field_has_a_column() -> None:
-    assert {field.column for field in MESSAGE_FIELDS} == set(Columns._fields) - {"payloads", "headers", "indexes"}
+    own = {field.column for field in MESSAGE_FIELDS if not field.header}
+    assert own == set(Columns._fields) - {"payloads", "headers", "indexes"}
+
+
+def test_a_field_of_a_header_is_its_text_in_messages_and_in_columns() -> None:
+    tenant = MessageField.of_header("tenant", "rmq-tenant")
+    stored = [b"", *map(encode_headers, ({"x": "rmq-tenant"}, {"rmq-tenant": "acme", "x": "1"}, {"rmq-tenant": "Zoë"}))]
+    stored += [b'{"rmq-tenant":7}', b'{"rmq-tenant":"\\ud800"}']  # other programs may store any JSON
+    envelopes = [b"0 1500 0 " + body("id-1", "s", b"text", headers) for headers in stored]
+    expected = ["", "", "acme", "Zoë", "", "?"]
+    assert [tenant.of(message_of(envelope)) for envelope in envelopes] == expected
+    columns = columns_of(envelopes, range(len(envelopes)), 1)
+    assert [value.decode() for value in tenant.values(columns)] == expected
 
 
 def test_the_command_line_and_the_page_show_every_plain_field() -> None:
@@ -41,7 +54,8 @@ def test_the_command_line_and_the_page_show_every_plain_field() -> None:
 
 def test_the_page_reads_every_plain_field() -> None:
     script = PAGE.read_text("utf-8")
-    assert [name for name in NAMES if not re.search(rf"\bmessage\.{name}\b", script)] == []
+    shown = [field.name for field in MESSAGE_FIELDS if not field.header]  # the page lists all headers
+    assert [name for name in shown if not re.search(rf"\bmessage\.{name}\b", script)] == []
 
 
 def test_spark_reads_every_plain_field() -> None:
