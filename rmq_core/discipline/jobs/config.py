@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
@@ -18,6 +19,14 @@ REMEMBERED_S, REMEMBERED = 600, 10_000
 """How long, and for how many of a producer's latest ids, a server with IDMP recognises a resent `add`."""
 BACKOFF = exponential(base=0.1, cap=30, jitter=0.1)
 _LONGEST_BUDGET_S = REMEMBERED_S / 2
+
+
+class ScriptSettings(NamedTuple):
+    """The settings that scripts take, by the names in their headers."""
+
+    max_attempts: int
+    max_dead: int
+    events_cap: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +66,10 @@ class JobsConfig(PayloadLimits):
             )
         if not isinstance(self.backoff, Backoff):
             raise ConfigurationError("backoff must be a Backoff, for example exponential(base=1, cap=300)")
+
+    @property
+    def for_scripts(self) -> ScriptSettings:
+        return ScriptSettings(max_attempts=self.max_attempts, max_dead=self.max_dead, events_cap=self.max_events)
 
     @property
     def lease_ms(self) -> int:

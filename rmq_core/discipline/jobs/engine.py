@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.discipline.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig
+from rmq_core.discipline.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig, ScriptSettings
 from rmq_core.discipline.jobs.keys import GROUP, JobsKeys
 from rmq_core.envelope.ids import nonce
 from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, Unsupported
@@ -33,11 +33,13 @@ class JobsEngine(Observer):
     paused: bool = False
     producer: str = field(default_factory=nonce)
     own_lease_ms: int = field(init=False)
+    settings: ScriptSettings = field(init=False)
     tally: Tally | None = field(init=False)
     sinks: tuple[Sink, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         self.own_lease_ms = self.config.lease_ms
+        self.settings = self.config.for_scripts
         self.tally = Tally() if self.config.history else None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
@@ -18,6 +18,18 @@ CAPABILITIES = Capabilities(
     fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
     partial_settle=True, batch=True, large_leases=True, headers=True,
 )  # fmt: skip
+
+
+class ScriptSettings(NamedTuple):
+    """The settings that scripts take, by the names in their headers; 0 where the queue has no limit, or no log."""
+
+    max_deliveries: int
+    max_dead: int
+    max_ready: int
+    max_hold_ms: int
+    completed_cap: int
+    failed_cap: int
+    drop_oldest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +99,16 @@ class LeasedConfig(PayloadLimits):
         return "inf" if self.lease is None else milliseconds("lease", self.lease)
 
     @property
-    def max_hold_ms(self) -> int:
-        return 0 if self.max_hold is None else milliseconds("max_hold", self.max_hold)
+    def for_scripts(self) -> ScriptSettings:
+        return ScriptSettings(
+            max_deliveries=self.max_deliveries or 0,
+            max_dead=self.max_dead,
+            max_ready=self.max_ready or 0,
+            max_hold_ms=0 if self.max_hold is None else milliseconds("max_hold", self.max_hold),
+            completed_cap=self.completed_log,
+            failed_cap=self.failed_log,
+            drop_oldest="1" if self.overflow == Overflow.DROP_OLDEST else "0",
+        )
 
     @property
     def settled_ttl_ms(self) -> int:

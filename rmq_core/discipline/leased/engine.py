@@ -6,7 +6,7 @@ from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.discipline.leased.config import LeasedConfig
+from rmq_core.discipline.leased.config import LeasedConfig, ScriptSettings
 from rmq_core.errors import LeaseLost
 from rmq_core.events import OnEvent, Operation
 from rmq_core.messages import Lease
@@ -30,6 +30,7 @@ class LeasedEngine(Observer):
     tally: Tally | None = field(init=False)
     sinks: tuple[Sink, ...] = field(init=False)
     journal: JournalLength | None = field(init=False)
+    settings: ScriptSettings = field(init=False)
     own_lease_ms: int | str = field(init=False)
     dedup_window_ms: int = field(init=False)
 
@@ -37,6 +38,7 @@ class LeasedEngine(Observer):
         self.journal = JournalLength.of(self.config.journal)
         self.tally = Tally(entries=self.journal is None) if self.config.history else None
         self.sinks = () if on_event is None else (emitting(self.keys.name, on_event),)
+        self.settings = self.config.for_scripts
         self.own_lease_ms = self.config.lease_ms
         self.dedup_window_ms = milliseconds("dedup_window", self.config.dedup_window)
 

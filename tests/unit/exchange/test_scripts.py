@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rmq_core import LeasedConfig
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.keys import LeasedKeys
 
@@ -30,6 +31,13 @@ def test_a_script_without_a_slot_is_called_without() -> None:
     made = script("leased/extend", KEYS, lease=b"lease", lease_id="a", token="1.x", lease_ms="inf", max_hold_ms=0)
     assert not made.slot
     assert made.args == ("a", "1.x", "inf", 0)
+
+
+def test_an_argument_that_is_not_passed_comes_from_the_settings_of_that_name() -> None:
+    settings = LeasedConfig(max_hold=2).for_scripts
+    held = {"lease": b"lease", "lease_id": "a", "token": "1.x", "lease_ms": 5}
+    assert script("leased/extend", KEYS, settings, **held).args == ("a", "1.x", 5, 2000)
+    assert script("leased/extend", KEYS, settings, **held, max_hold_ms=1).args[3] == 1
 
 
 def test_a_call_exposes_its_given_arguments() -> None:

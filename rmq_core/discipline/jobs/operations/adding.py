@@ -200,8 +200,8 @@ def _call(engine: JobsEngine, entries: Sequence[JobEntry]) -> Call:
         jobs += (entry.id, entry.delay_ms, entry.body)
     window_ms = milliseconds("unique_ttl", engine.config.unique_ttl) if digests else 0
     return script(
-        "jobs/add", keys, markers=[keys.unique(digest) for digest in digests], window_ms=window_ms, nonce=nonce(),
-        events_cap=engine.config.max_events, jobs=jobs,
+        "jobs/add", keys, engine.settings, markers=[keys.unique(digest) for digest in digests], window_ms=window_ms,
+        nonce=nonce(), jobs=jobs,
     )  # fmt: skip
 
 

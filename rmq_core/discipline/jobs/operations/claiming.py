@@ -150,10 +150,10 @@ def _request(
 def _call(engine: JobsEngine, request: JobsRequest) -> Call:
     keys = engine.keys
     return script(
-        "jobs/claim", keys, lease=keys.lease(request.id), done=keys.done(request.id), group=GROUP, native=engine.flag,
-        lease_id=request.id, nonce=request.nonce, lease_ms=request.lease_ms, max_messages=request.max_messages,
-        owner=request.owner, max_attempts=engine.config.max_attempts, stale_ms=engine.own_lease_ms,
-        keep="1" if request.max_messages <= _INLINE else "0", events_cap=engine.config.max_events,
+        "jobs/claim", keys, engine.settings, lease=keys.lease(request.id), done=keys.done(request.id), group=GROUP,
+        native=engine.flag, lease_id=request.id, nonce=request.nonce, lease_ms=request.lease_ms,
+        max_messages=request.max_messages, owner=request.owner, stale_ms=engine.own_lease_ms,
+        keep="1" if request.max_messages <= _INLINE else "0",
     )  # fmt: skip
 
 

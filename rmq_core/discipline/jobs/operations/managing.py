@@ -58,7 +58,7 @@ def redrive(
 def _redrive_all(engine: JobsEngine, changes: Changes) -> Exchange[None]:
     while not changes.over:
         most = 1000 if changes.left is None else min(1000, changes.left)
-        call = script("jobs/redrive", engine.keys, most=most, events_cap=engine.config.max_events)
+        call = script("jobs/redrive", engine.keys, engine.settings, most=most)
         count = _count(call, (yield call), b"redriven ")
         if not count:
             break
@@ -113,7 +113,7 @@ def resume(engine: JobsEngine) -> Exchange[None]:
 
 def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
     """End the delay, or the backoff, of a job, so that it is ready now; return False if none of this id waits."""
-    call = script("jobs/run_now", engine.keys, job_id=check_id(message_id), events_cap=engine.config.max_events)
+    call = script("jobs/run_now", engine.keys, engine.settings, job_id=check_id(message_id))
     if not engine.prepared:
         yield from prepare(engine)
     reply = yield call

@@ -57,9 +57,9 @@ def import_chunk(
     if not engine.prepared:
         yield from prepare(engine)
     call = script(
-        "jobs/import", engine.keys, progress=progress_key(engine, name), before=before, after=after, keep_ms=KEEP_MS,
-        state=entries[0].state if entries else "ready", max_dead=engine.config.max_dead,
-        events_cap=engine.config.max_events, jobs=[value for entry in entries for value in entry.args],
+        "jobs/import", engine.keys, engine.settings, progress=progress_key(engine, name), before=before, after=after,
+        keep_ms=KEEP_MS, state=entries[0].state if entries else "ready",
+        jobs=[value for entry in entries for value in entry.args],
     )  # fmt: skip
     yield from stored(engine, name, call)
 

@@ -33,7 +33,7 @@ class Tick(NamedTuple):
 
 def tick(engine: JobsEngine) -> Exchange[Tick]:
     """Make jobs ready whose delay is over, reclaim expired leases, and return which repeatable jobs are due."""
-    now, due, promoted, late, rules = yield script("jobs/tick", engine.keys, events_cap=engine.config.max_events)
+    now, due, promoted, late, rules = yield script("jobs/tick", engine.keys, engine.settings)
     yield from reclaim_all(engine, late)
     return Tick(now, int(due) if due else None, promoted, [(key.decode(), int(float(at))) for key, at in rules])
 

@@ -36,11 +36,10 @@ def expire_lease(
 
 
 def _reclaimed(engine: JobsEngine, lease_id: str, early: str, reason: str = "", **required: str) -> Exchange[Reclaimed]:
-    keys, config, token, done = engine.keys, engine.config, "", Reclaimed()
+    keys, token, done = engine.keys, "", Reclaimed()
     while True:
         reply = yield script(
-            "jobs/reclaim", keys, lease=keys.lease(lease_id), lease_id=lease_id, nonce=nonce(),
-            max_attempts=config.max_attempts, max_dead=config.max_dead, events_cap=config.max_events,
+            "jobs/reclaim", keys, engine.settings, lease=keys.lease(lease_id), lease_id=lease_id, nonce=nonce(),
             if_used_up=early, earlier_token=token, reason=reason, **required,
         )  # fmt: skip
         words = without_trimmed(engine, reply).decode().split(" ")

@@ -41,14 +41,13 @@ def discard(engine: JobsEngine, message_ids: Iterable[str]) -> Exchange[int]:
 
 def redrive_where(engine: JobsEngine, where: Match, changes: Changes) -> Exchange[int]:
     """Move dead letters that meet the conditions back to the stream, the oldest first; return how many."""
-    keys, cap = engine.keys, engine.config.max_events
 
     def change(some: Some) -> Call:
         return script(
-            "jobs/redrive_chosen", keys, events_cap=cap, first=some.first, last=some.last, letters=some.entries
+            "jobs/redrive_chosen", engine.keys, engine.settings, first=some.first, last=some.last, letters=some.entries
         )
 
-    return (yield from change_chosen(Place(keys.dead, "right"), chosen_by(where), change, changes))
+    return (yield from change_chosen(Place(engine.keys.dead, "right"), chosen_by(where), change, changes))
 
 
 def purge_where(engine: JobsEngine, where: Match, changes: Changes) -> Exchange[int]:

@@ -126,11 +126,9 @@ def _call(engine: JobsEngine, lease: Lease, how: tuple[str, int, str], places: l
     keys, config = engine.keys, engine.config
     verb, delay_ms, reason = how
     return script(
-        "jobs/settle", keys, lease=keys.lease(lease.id), done=keys.done(lease.id),
+        "jobs/settle", keys, engine.settings, lease=keys.lease(lease.id), done=keys.done(lease.id),
         lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms, reason=reason,
-        max_attempts=config.max_attempts, max_dead=config.max_dead,
-        done_ttl_ms=milliseconds("settled_ttl", config.settled_ttl) if lease.named else 0,
-        events_cap=config.max_events, indexes=places,
+        done_ttl_ms=milliseconds("settled_ttl", config.settled_ttl) if lease.named else 0, indexes=places,
     )  # fmt: skip
 
 

@@ -116,10 +116,10 @@ def fail(
     """
     keys, config = engine.keys, engine.config
     reply: bytes = yield script(
-        "jobs/fail", keys, result=keys.result(job_id), group=GROUP, native=engine.flag, entry_id=delivery.entry,
-        attempts=verdict.attempts, to_dead="1" if verdict.delay_s is None else "0",
+        "jobs/fail", keys, engine.settings, result=keys.result(job_id), group=GROUP, native=engine.flag,
+        entry_id=delivery.entry, attempts=verdict.attempts, to_dead="1" if verdict.delay_s is None else "0",
         delay_ms=0 if verdict.delay_s is None else milliseconds("backoff", verdict.delay_s), consumer=consumer,
-        reason=one_line(verdict.reason), max_dead=config.max_dead, events_cap=config.max_events,
+        reason=one_line(verdict.reason),
         result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if stored else 0,
         emit_active="1" if unsent else "0",
     )  # fmt: skip
@@ -153,9 +153,8 @@ def leave(engine: JobsEngine, consumer: str) -> Exchange[bool]:
 def _turn(engine: JobsEngine, consumer: str, done: Done, count: int) -> Call:
     keys, config = engine.keys, engine.config
     return script(
-        "jobs/turn", keys, results=[keys.result(job_id) for job_id, _ in done.results],
+        "jobs/turn", keys, engine.settings, results=[keys.result(job_id) for job_id, _ in done.results],
         group=GROUP, consumer=consumer, most=count, native=engine.flag, stale_ms=engine.own_lease_ms,
-        events_cap=config.max_events,
         result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if done.results else 0,
         active=" ".join(done.active), completed=" ".join(done.completed),
         finished=[value for _, value in done.results] + done.entries,

@@ -99,8 +99,8 @@ def reenter(engine: LeasedEngine, lease_id: str) -> Exchange[Lease | None]:
 def _adoption(engine: LeasedEngine, lease_id: str, **given: Encodable) -> Call:
     keys = engine.keys
     return script(
-        "leased/adopt", keys, lease=keys.lease(lease_id), settled=keys.settled(lease_id), done=keys.done(lease_id),
-        lease_id=lease_id, max_deliveries=engine.config.max_deliveries or 0, **given,
+        "leased/adopt", keys, engine.settings, lease=keys.lease(lease_id), settled=keys.settled(lease_id),
+        done=keys.done(lease_id), lease_id=lease_id, **given,
     )  # fmt: skip
 
 

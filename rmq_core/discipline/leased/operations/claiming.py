@@ -122,12 +122,12 @@ def claim_next(
 def _ack_and_claim(
     engine: LeasedEngine, request: LeaseRequest, ack: Lease
 ) -> Exchange[tuple[list[str], list[bytes], list[list[bytes]]]]:
-    keys, config = engine.keys, engine.config
+    keys = engine.keys
     call = script(
-        "leased/claim_next", keys, lease=keys.lease(request.id), acked_lease=keys.lease(ack.id),
+        "leased/claim_next", keys, engine.settings, lease=keys.lease(request.id), acked_lease=keys.lease(ack.id),
         settled=keys.settled(ack.id), done=keys.done(ack.id), lease_id=request.id, acked_id=ack.id, nonce=request.nonce,
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, token=token_of(ack),
-        done_ttl_ms=config.settled_ttl_ms if ack.named else 0, completed_cap=config.completed_log, bell=keys.bell,
+        done_ttl_ms=engine.config.settled_ttl_ms if ack.named else 0, bell=keys.bell,
     )  # fmt: skip
     call = confirming(engine, call)
     with ack.state:
@@ -314,19 +314,19 @@ def _new(lease_ms: int | str, max_messages: int, owner: str) -> LeaseRequest:
 
 
 def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int) -> Call:
-    keys, most = engine.keys, engine.config.max_deliveries or 0
+    keys = engine.keys
     if request.mode == "new":  # most claims by far, so this path merges no keys
         return script(
-            "leased/claim", keys, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
-            lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, max_deliveries=most,
+            "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id,
+            nonce=request.nonce, lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
             wait_ms=wait_ms, wait_end=until, bell=keys.bell,
         )  # fmt: skip
     known = {"settled": keys.settled(request.id)}
     if request.mode == "named":
         known["done"] = keys.done(request.id)
     return script(
-        "leased/claim", keys, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
-        lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, max_deliveries=most,
+        "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
+        lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
         wait_ms=wait_ms, wait_end=until, bell=keys.bell, **known,
     )  # fmt: skip
 

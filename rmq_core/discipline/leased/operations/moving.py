@@ -63,11 +63,11 @@ def import_chunk(
     ImportConflict if the progress is not `before`.
     """
     yield from ready(engine, DISCIPLINE)
-    keys, config = engine.keys, engine.config
+    keys = engine.keys
     call = script(
-        "leased/import", keys, progress=progress_key(engine, name), before=before, after=after, keep_ms=KEEP_MS,
-        state=entries[0].state if entries else "ready", bell=keys.bell, max_ready=config.max_ready or 0,
-        max_dead=config.max_dead, least_fence=max((entry.group for entry in entries), default=0) // 2 + 1,
+        "leased/import", keys, engine.settings, progress=progress_key(engine, name), before=before, after=after,
+        keep_ms=KEEP_MS, state=entries[0].state if entries else "ready", bell=keys.bell,
+        least_fence=max((entry.group for entry in entries), default=0) // 2 + 1,
         messages=[value for entry in entries for value in entry.args],
     )  # fmt: skip
     yield from stored(engine, name, call)

@@ -19,7 +19,7 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Exchange, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import NewMessage
-from rmq_core.policy import Overflow, milliseconds
+from rmq_core.policy import milliseconds
 from rmq_core.queue.registry import register
 from rmq_core.reports import Published, PublishReport
 
@@ -352,11 +352,10 @@ def _delay_ms(delay: timedelta | float | None) -> int:
 
 
 def _call(engine: LeasedEngine, chunk: Chunk) -> Call:
-    keys, config, digests = engine.keys, engine.config, chunk.digests
+    keys, digests = engine.keys, chunk.digests
     call = script(
-        "leased/publish", keys, markers=[keys.dedup(digest) for digest in digests], bell=keys.bell,
-        delay_ms=chunk.delay_ms, max_ready=config.max_ready or 0,
-        drop_oldest="1" if config.overflow == Overflow.DROP_OLDEST else "0",
+        "leased/publish", keys, engine.settings, markers=[keys.dedup(digest) for digest in digests], bell=keys.bell,
+        delay_ms=chunk.delay_ms,
         nonce=int(nonce()[:13], 16) if digests else 0, window_ms=engine.dedup_window_ms if digests else 0,
         count=len(chunk.ids), stamp_ms=chunk.stamp_ms, messages=chunk.bodies,
     )  # fmt: skip

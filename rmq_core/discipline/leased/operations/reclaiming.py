@@ -24,12 +24,11 @@ def reclaim_lease(
     engine: LeasedEngine, lease_id: str, when: str, reason: str = "", **required: str
 ) -> Exchange[Reclaimed]:
     """Reclaim a lease; `when`, `reason` and `required` are the arguments of the script, `required` for `only_of`."""
-    keys, config, token, done = engine.keys, engine.config, "", Reclaimed()
+    keys, token, done = engine.keys, "", Reclaimed()
     while True:
         reply = yield script(
-            "leased/reclaim", keys, lease=keys.lease(lease_id), settled=keys.settled(lease_id), lease_id=lease_id,
-            token=token, nonce=nonce(), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
-            failed_cap=config.failed_log, bell=keys.bell, reason=reason,
+            "leased/reclaim", keys, engine.settings, lease=keys.lease(lease_id), settled=keys.settled(lease_id),
+            lease_id=lease_id, token=token, nonce=nonce(), bell=keys.bell, reason=reason,
             if_used_up=when, **required,
         )  # fmt: skip
         words = without_trimmed(engine, reply).decode().split(" ")

@@ -43,8 +43,8 @@ def extend_all(engine: LeasedEngine, leases: Sequence[tuple[Lease, float | None]
 
 def extension(engine: LeasedEngine, lease: Lease, by: timedelta | float | None) -> Call:
     return script(
-        "leased/extend", engine.keys, lease=engine.keys.lease(lease.id), lease_id=lease.id, token=token_of(lease),
-        lease_ms=engine.lease_ms(by, "by"), max_hold_ms=engine.config.max_hold_ms,
+        "leased/extend", engine.keys, engine.settings, lease=engine.keys.lease(lease.id), lease_id=lease.id,
+        token=token_of(lease), lease_ms=engine.lease_ms(by, "by"),
     )  # fmt: skip
 
 
@@ -126,12 +126,10 @@ def give_back(
     engine: LeasedEngine, lease: Lease, verb: str, delays: str = _NOW, reason: str | None = None, *, by: str = ""
 ) -> Exchange[SettleReport]:
     """Nack or release the whole lease; `by` is who does it, if it is not the holder."""
-    keys, config = engine.keys, engine.config
+    keys = engine.keys
     call = script(
-        "leased/give_back", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
-        lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays,
-        reason=one_line(reason), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
-        failed_cap=config.failed_log, bell=keys.bell,
+        "leased/give_back", keys, engine.settings, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays, reason=one_line(reason), bell=keys.bell,
     )  # fmt: skip
     with lease.state:
         settled = dead = 0
@@ -199,13 +197,11 @@ def _once_over(lease: Lease, index: int) -> Outcome:
 
 
 def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], delays: str, reason: str) -> Call:
-    keys, config = engine.keys, engine.config
+    keys = engine.keys
     call = script(
-        "leased/settle_some", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
-        done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays,
-        reason=reason, max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
-        failed_cap=config.failed_log, completed_cap=config.completed_log,
-        done_ttl_ms=config.settled_ttl_ms if lease.named else 0, bell=keys.bell,
+        "leased/settle_some", keys, engine.settings, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays, reason=reason,
+        done_ttl_ms=engine.config.settled_ttl_ms if lease.named else 0, bell=keys.bell,
         holds=0 if lease.state.joined else 1, indexes=indexes,
     )  # fmt: skip
     return confirming(engine, call) if verb == "ack" else call

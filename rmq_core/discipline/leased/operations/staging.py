@@ -160,9 +160,9 @@ def _commit(
     named = "" if sink is None else check_name("sink", sink)
     number = "" if sink is None else whole("batch", batch)
     call = script(
-        "leased/publish_staged", keys, staged=keys.staged(publication), sink=keys.sink(named),
+        "leased/publish_staged", keys, engine.settings, staged=keys.staged(publication), sink=keys.sink(named),
         stages=[keys.stage(each.id) for each in stages], publication=PUBLICATION + publication.encode(), batch=number,
-        remembered_ms=remember_ms, peace_ms=_PEACE_MS, max_ready=engine.config.max_ready or 0,
+        remembered_ms=remember_ms, peace_ms=_PEACE_MS,
         elements=[f"{each.count} {each.plain:d} {each.id}" for each in stages],
     )  # fmt: skip
     return confirming(engine, call)
