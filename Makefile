@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor newest spark-matrix submitters conformance drills faults mutants docs dist containers constraints diagrams clean
+.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor newest spark-matrix submitters conformance faults mutants docs dist containers constraints diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -75,11 +75,7 @@ airflow: $(STAMP) ## measure the cost of the Airflow provider and write build/me
 	python -m tests.servers 7.0
 	python -m benchmarks.airflow
 
-drills: $(STAMP) ## the situations of an engineer on call, with a stopwatch; write build/measured/drills.md
-	python -m tests.servers 7.0
-	pytest tests/drills --faults=full --drills-report=build/measured/drills.md
-
-faults: $(STAMP) ## kills, cut connections and restarts, in full length; write build/measured/*faults.md and situations.md
+faults: $(STAMP) ## kills, cut connections and restarts, in full length; write build/measured/*faults.md
 	python -m tests.servers
 	pytest -n 2 tests/faults tests/upgrade --faults=full --faults-report=build/measured -o faulthandler_timeout=3600
 

@@ -17,7 +17,6 @@ SPARKS_DEADLINE = "Python worker failed to connect back"
 """Spark gives a Python process of a data source ten seconds to start, and no setting changes that."""
 pytest_plugins = [
     "tests.covering",
-    "tests.drills.stopwatch",
     "tests.faults.airflow.report",
     "tests.faults.report",
     "tests.faults.tally",
@@ -26,9 +25,8 @@ pytest_plugins = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Register `--faults`, which the fault tests read as `config.getoption("faults")`, `--live` and `--servers`."""
+    """Register `--faults`, which the fault tests read as `config.getoption("faults")` and `--servers`."""
     parser.addoption("--faults", choices=("short", "full"), default="short", help="how long fault tests run")
-    parser.addoption("--live", type=float, help="for how many seconds the situations of orchestrators publish")
     parser.addoption("--servers", default="", help="comma-separated names of the servers to test, default all")
 
 

@@ -18,10 +18,10 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers import CLUSTERS, NAMES
 
-TOGETHER = ("drills", "airflow/browser", "airflow", "spark", "faults/airflow", "unit")
+TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow", "unit")
 APART = "spark/processes/"
 COMPUTING = (
-    *("spark", "drills", "airflow", "faults/airflow", "faults/situations", "faults/test_spark"),
+    *("spark", "airflow", "faults/airflow", "faults/test_spark"),
     *("architecture/test_documentation", "serve/test_page", "console/browser", "dagster", "unit"),
 )
 WAITING = ("redis", "faults")

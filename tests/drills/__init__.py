@@ -1,1 +1,0 @@
-"""What an engineer on call does, with a stopwatch: seven situations, each found, explained and repaired."""

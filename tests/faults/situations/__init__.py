@@ -1,1 +1,0 @@
-"""The same situations through Airflow and through Dagster, each in a separate deployment."""
