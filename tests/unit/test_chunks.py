@@ -22,10 +22,6 @@ def test_order_is_kept_and_nothing_is_read_ahead() -> None:
     assert list(itertools.islice(endless, 2)) == [list(range(1000)), list(range(1000, 2000))]
 
 
-def test_no_items_make_no_chunk() -> None:
-    assert list(chunks([], len)) == []
-
-
 def refused(number: int) -> int:
     if number == 13:
         raise PayloadTooLarge("payload has 13 bytes")

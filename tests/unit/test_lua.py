@@ -21,15 +21,6 @@ def test_includes_are_inserted_and_comments_removed() -> None:
     assert not [line for line in source.splitlines() if not line.strip() or line.lstrip().startswith("--")]
 
 
-def test_a_script_is_read_once() -> None:
-    assert load("leased/ack") is load("leased/ack")
-
-
-def test_an_unknown_script_is_not_found() -> None:
-    with pytest.raises(FileNotFoundError):
-        load("leased/unknown")
-
-
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """Replace our scripts and includes by these, by their names."""

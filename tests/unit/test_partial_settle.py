@@ -4,21 +4,12 @@ import pickle
 
 import pytest
 
-from rmq_core import ConfigurationError, Lease, MessageRef
-from rmq_core.queue.settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
-from rmq_core.reports import Outcome
+from rmq_core import ConfigurationError, Lease, MessageRef, Outcome
+from rmq_core.queue.settle import open_places, places_of, settled_some, settled_whole
 
 
 def held(count: int = 3) -> Lease:
     return Lease("q", "job", "me", count, 5000, "t")
-
-
-def refs(*places: int) -> list[MessageRef]:
-    return [MessageRef("job", place, f"m{place}") for place in places]
-
-
-def test_messages_are_identified_by_their_position_in_the_given_order() -> None:
-    assert places_of(held(), refs(2, 0, 2)) == [2, 0, 2]
 
 
 @pytest.mark.parametrize("stray", [MessageRef("other", 0, "m"), MessageRef("job", 3, "m"), MessageRef("job", -1, "m")])
@@ -27,30 +18,12 @@ def test_a_message_of_another_lease_is_refused(stray: MessageRef) -> None:
         places_of(held(), [stray])
 
 
-def test_a_lease_of_another_queue_is_refused() -> None:
-    check_queue("q", held())
-    with pytest.raises(ConfigurationError, match="is of queue 'q'; settle it there, not in 'other'"):
-        check_queue("other", held())
-
-
-def test_a_lease_without_its_token_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="no token"):
-        check_queue("q", Lease.from_json(held().to_json()))
-
-
 def test_a_settled_message_is_no_longer_open_and_is_reported_as_such() -> None:
     lease = held()
     report = settled_some(lease, [1, 0, 1], {0: Outcome.DEAD, 1: Outcome.SETTLED})
     assert report == (2, 1, (Outcome.SETTLED, Outcome.DEAD, Outcome.SETTLED))
     assert (open_places(lease), lease.state.partly, lease.state.settled) == ([2], True, False)
     assert settled_some(lease, [1], {}).outcomes == (Outcome.SETTLED_BEFORE,)
-
-
-def test_a_lease_whose_last_message_is_settled_is_settled() -> None:
-    lease = held(2)
-    settled_some(lease, [0], {0: Outcome.SETTLED})
-    settled_some(lease, [1], {1: Outcome.SETTLED})
-    assert lease.state.settled
 
 
 def test_a_lost_message_stays_open_and_makes_the_lease_a_lost_one() -> None:
@@ -63,12 +36,6 @@ def test_settling_the_whole_lease_counts_its_open_messages() -> None:
     lease = held()
     assert settled_whole(lease, [Outcome.SETTLED, Outcome.DEAD, Outcome.MISSING]) == (2, 1, ())
     assert lease.state.settled
-
-
-def test_a_lost_lease_is_marked_as_lost() -> None:
-    lease = held()
-    assert lost(lease).lease_id == "job"
-    assert lease.lost
 
 
 def test_another_process_starts_with_nothing_settled() -> None:

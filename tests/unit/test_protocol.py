@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
+from rmq_core import Capabilities, LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
 from rmq_core import asyncio as rmq_asyncio
 from rmq_core.protocol import DISCIPLINES, AsyncWorkQueue, Capabilities, require
 
@@ -13,15 +13,6 @@ NOWHERE = "redis://127.0.0.1:1"
 
 def blocking() -> WorkQueue:
     return LeasedQueue(NOWHERE, "q")
-
-
-def asynchronous() -> AsyncWorkQueue:
-    return rmq_asyncio.LeasedQueue(NOWHERE, "q")
-
-
-def test_the_sync_and_the_async_leased_queue_implement_the_work_queue_protocol() -> None:
-    assert isinstance(blocking(), WorkQueue)
-    assert isinstance(asynchronous(), AsyncWorkQueue)
 
 
 @pytest.mark.parametrize("method", ["publish", "publish_many"])
@@ -43,11 +34,6 @@ def test_a_queue_is_opened_by_the_name_of_its_discipline() -> None:
     queue = open_queue(NOWHERE, "q", config=config)
     assert (type(queue), queue.name, queue.discipline) == (LeasedQueue, "q", "leased")
     assert isinstance(rmq_asyncio.open_queue(NOWHERE, "q"), AsyncWorkQueue)
-
-
-def test_the_refusal_of_an_unknown_discipline_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match=r"discipline must be one of leased.*, not 'lifo'"):
-        open_queue(NOWHERE, "q", "lifo")
 
 
 def test_a_component_refuses_a_queue_without_a_capability_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,6 @@ def refusal(url: str, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_a_plain_url_names_host_port_and_database() -> None:
-    made = settings("redis://example.org:6380/3")
-    assert (made.scheme, made.hosts, made.db, made.tls) == ("redis", (("example.org", 6380),), 3, False)
-
-
 def test_missing_parts_of_a_url_have_the_usual_defaults() -> None:
     made = settings("redis://")
     assert (made.hosts, made.db, made.username, made.password) == ((("localhost", 6379),), 0, None, None)
@@ -50,10 +45,6 @@ def test_keywords_win_over_the_url() -> None:
     assert (made.username, made.password, made.db, made.socket_timeout) == ("c", "d", 2, 4.5)
 
 
-def test_a_keyword_of_none_counts_as_not_given() -> None:
-    assert settings("redis://:b@h", password=None, socket_timeout=None).password == "b"
-
-
 def test_ipv6_addresses_are_written_in_brackets() -> None:
     assert settings("redis://[::1]:6380").hosts == (("::1", 6380),)
     assert settings("redis+cluster://[::1],[fe80::2]:7").hosts == (("::1", 6379), ("fe80::2", 7))
@@ -68,13 +59,6 @@ def test_rediss_means_tls_with_verification() -> None:
 def test_a_unix_socket_is_a_path_and_its_database_an_option() -> None:
     made = settings("unix://user:pass@/run/my%20redis.sock?db=4")
     assert (made.path, made.db, made.username, made.password) == ("/run/my redis.sock", 4, "user", "pass")
-
-
-def test_several_sentinels_share_one_service_name() -> None:
-    made = settings("sentinel://u:p@one:26380,two/main/2", sentinel_password="s")
-    assert made.hosts == (("one", 26380), ("two", 26379))
-    assert (made.service, made.db, made.username, made.password) == ("main", 2, "u", "p")
-    assert (made.sentinel_username, made.sentinel_password) == (None, "s")
 
 
 def test_a_cluster_has_several_nodes_and_may_use_tls() -> None:
@@ -93,19 +77,11 @@ def test_an_embedded_directory_becomes_absolute_where_the_url_is_read(
     assert settings("embedded://~/queue").path == "/home/somebody/queue"
 
 
-def test_spaces_around_a_url_are_ignored() -> None:
-    assert settings(" redis://h\n").hosts == (("h", 6379),)
-
-
 @pytest.mark.parametrize("url", ["", "h:6379", "http://h", "valkey://h"])
 def test_an_unknown_scheme_is_refused_with_the_known_ones(url: str) -> None:
     message = refusal(url)
     for form in ("redis://", "rediss://", "unix://", "sentinel://", "redis+cluster://", "embedded://"):
         assert form in message
-
-
-def test_something_that_is_no_text_is_refused() -> None:
-    assert "url: a str" in refusal(b"redis://h")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "x", "6379x", "٣"])

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import QueueFull, QueueUnavailable
-from rmq_core.errors import ScriptFailed
+from rmq_core import ScriptFailed
 from rmq_core.exchange import Command
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import queues_of
 from rmq_core.queue.registry import NEW, named_in, register
-from tests.unit.leased.by_hand import drive, result
+from tests.unit.leased.by_hand import drive
 
 
 def test_a_queue_is_registered_with_its_discipline() -> None:
@@ -26,18 +25,9 @@ def test_a_name_that_another_node_did_not_take_is_registered_by_the_next_call() 
     assert drive(register("q", "streams"), [1, None])[0] is False
 
 
-def test_a_registration_that_a_full_server_refused_is_repeated_by_the_next_call() -> None:
-    assert result(register("q", "streams"), QueueFull("full")) is False
-
-
 def test_a_name_that_can_be_registered_with_half_of_the_sets_is_registered_with_none() -> None:
     with pytest.raises(ScriptFailed):
         drive(register("q", "streams"), [1, ScriptFailed("NOPERM"), 1, 0])
-
-
-def test_any_other_failure_is_raised_to_the_caller() -> None:
-    with pytest.raises(QueueUnavailable):
-        result(register("q", "streams"), QueueUnavailable("gone"))
 
 
 def test_a_name_of_another_program_that_is_not_utf8_hides_no_queue() -> None:

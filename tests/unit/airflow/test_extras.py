@@ -54,15 +54,6 @@ def test_a_secret_of_the_wrong_type_is_not_repeated(name: str) -> None:
     assert "240817" not in str(raised.value)
 
 
-def test_values_may_be_text_as_in_the_uri_of_a_connection() -> None:
-    given = {"db": "3", "ssl": "True", "lease": "90", "max_deliveries": "5"}
-    assert extras.read(given) == {"db": 3, "ssl": True, "lease": 90, "max_deliveries": 5}
-
-
-def test_empty_form_fields_count_as_not_given() -> None:
-    assert extras.read({"db": None, "url": "", "discipline": ""}) == {}
-
-
 def test_the_form_offers_no_value_that_the_extras_refuse() -> None:
     (form,) = get_provider_info()["connection-types"]
     for name, described in form["conn-fields"].items():

@@ -35,16 +35,6 @@ def test_a_connection_without_a_host_is_refused_with_the_form_that_works(conn_ty
         url({"db": 3}, conn_type=conn_type, host=host, port=7701)
 
 
-def test_host_port_and_database_make_the_location() -> None:
-    assert url({"db": 3}, host="h", port=1234) == "redis://h:1234/3"
-    assert url(host="h", schema="2") == "redis://h:6379/2"
-    assert url({"db": 3}, host="h", schema="2") == "redis://h:6379/3"
-
-
-def test_an_ipv6_host_is_put_into_brackets() -> None:
-    assert url(host="::1") == "redis://[::1]:6379"
-
-
 def test_a_connection_of_the_redis_provider_works_unchanged() -> None:
     extra = {"db": 1, "ssl": True, "ssl_cert_reqs": "none", "ssl_check_hostname": False}
     settings = settings_of(extra, conn_type="redis", host="h", login="u", password="p")
@@ -85,30 +75,10 @@ def test_credentials_in_a_url_are_refused_because_airflow_would_show_them(place:
     assert "canary" not in str(raised.value)
 
 
-def test_the_password_of_a_tls_key_comes_from_the_extras() -> None:
-    extra = {"url": "rediss://h?db=2", "ssl_certfile": "c", "ssl_keyfile": "k", "ssl_password": "s"}
-    assert settings_of(extra).ssl_password == "s"
-
-
-def test_empty_fields_of_the_form_count_as_not_given() -> None:
-    assert (
-        url({"url": "", "db": "", "ssl": None, "ssl_ca_certs": "", "ssl_cert_reqs": None}, host="h") == "redis://h:6379"
-    )
-
-
 @pytest.mark.parametrize("extra", ["{", "[]", "7"])
 def test_extras_that_are_no_object_are_refused(extra: str) -> None:
     with pytest.raises(ConfigurationError, match="JSON object"):
         read(connection(extra))
-
-
-def test_extras_may_be_missing() -> None:
-    assert read(connection(None)) == read(connection("{}"))
-
-
-def test_the_defaults_of_a_queue_come_from_the_connection() -> None:
-    assert config_of({"lease": "90", "max_deliveries": 3}) == LeasedConfig(lease=90, max_deliveries=3)
-    assert config_of({}) == config_of({"lease": None, "max_deliveries": ""}) == LeasedConfig()
 
 
 @pytest.mark.parametrize("name", ["lease", "max_deliveries"])
@@ -130,20 +100,10 @@ REDIS_PROVIDERS_FORM = {
 }
 
 
-@pytest.mark.parametrize("conn_type", ["redis", "redis_queue"])
-def test_values_of_the_redis_providers_form_also_work_after_a_change_of_the_type(conn_type: str) -> None:
-    assert url(REDIS_PROVIDERS_FORM, conn_type=conn_type, host="h").startswith("redis://h:6379")
-
-
 def test_a_redis_connection_to_a_cluster_is_recognized_as_a_cluster() -> None:
     extra = {**REDIS_PROVIDERS_FORM, "cluster": True, "startup_nodes": "two:7001, three"}
     made = settings_of(extra, conn_type="redis", host="one", port=7000)
     assert (made.scheme, made.hosts) == ("redis+cluster", (("one", 7000), ("two", 7001), ("three", 6379)))
-
-
-def test_a_redis_connection_may_have_unknown_extras_and_unused_certificates() -> None:
-    extra = {"team": "data", "ssl": False, "ssl_ca_certs": "/ca.pem"}
-    assert url(extra, conn_type="redis", host="h") == "redis://h:6379"
 
 
 def test_a_misspelled_rmq_extra_is_refused_in_a_redis_connection_too() -> None:
@@ -171,7 +131,3 @@ CONTRADICTIONS = [
 def test_contradicting_values_are_refused_naming_both(extra: dict[str, Any], fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         read(connection(extra, **fields))
-
-
-def test_a_database_given_twice_with_the_same_value_is_accepted() -> None:
-    assert settings_of({"url": "redis://a/2", "db": 2}).db == 2

@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -42,26 +41,10 @@ def test_the_connection_form_is_valid_for_airflow() -> None:
     jsonschema.validate([connection_type()], source)
 
 
-def test_the_entry_point_of_the_distribution_returns_the_metadata() -> None:
-    (entry,) = distribution("rmq").entry_points.select(group="apache_airflow_provider")
-    assert entry.load()() == get_provider_info()
-    assert get_provider_info()["package-name"] == "rmq"
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_in_the_metadata_exists_and_defines_what_its_entry_names(module: str) -> None:
     names = [name for name in vars(importlib.import_module(module)) if name.startswith(("RedisQueue", "Leased"))]
     assert names
-
-
-def test_the_metadata_names_every_public_module_of_the_package() -> None:
-    root = Path(importlib.import_module("rmq_airflow").__path__[0])
-    found = {
-        f"rmq_airflow.{path.parent.name}.{path.stem}"
-        for kind in ("hooks", "operators", "sensors", "triggers")
-        for path in (root / kind).glob("[!_]*.py")
-    }
-    assert found == set(MODULES)
 
 
 def test_every_option_the_hook_reads_has_a_field_in_the_form() -> None:

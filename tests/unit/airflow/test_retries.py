@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from rmq_airflow.retries import SLOT_MARGIN_S, keep_lease_s, latest_delay_s
 
@@ -17,16 +17,6 @@ def task(**changes: Any) -> Any:
 
 def context(try_number: int, max_tries: int, **changes: Any) -> Any:
     return {"ti": SimpleNamespace(try_number=try_number, max_tries=max_tries, task=task(**changes))}
-
-
-def test_while_retries_remain_the_lease_is_kept_past_the_retry_delay() -> None:
-    assert keep_lease_s(context(1, 2), AirflowException()) == 60 + SLOT_MARGIN_S
-    assert keep_lease_s(context(2, 2), AirflowException()) == 60 + SLOT_MARGIN_S
-
-
-def test_the_last_try_keeps_nothing() -> None:
-    assert keep_lease_s(context(3, 2), AirflowException()) is None
-    assert keep_lease_s(context(1, 0), AirflowException()) is None
 
 
 def test_an_error_that_forbids_retries_keeps_nothing() -> None:
@@ -79,7 +69,3 @@ def test_the_delay_respects_the_caps_of_the_task_and_of_the_installation() -> No
     capped = task(retry_exponential_backoff=2, max_retry_delay=timedelta(minutes=10))
     assert latest_delay_s(capped, 9) == 600
     assert latest_delay_s(task(retry_exponential_backoff=2), 5000) == 24 * 60 * 60
-
-
-def test_a_fixed_delay_is_used_unchanged() -> None:
-    assert latest_delay_s(task(retry_delay=timedelta(days=3), max_retry_delay=timedelta(hours=1)), 4) == 3 * 86400

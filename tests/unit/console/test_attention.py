@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.console.attention import KINDS, NOTHING, Trend, attention, signs, trend_in
+from rmq_core.console.attention import Trend, signs, trend_in
 from rmq_core.history import HistoryPoint
 from rmq_core.work.limits import AlertLimits, LimitBounds, StatsLimits
 
@@ -50,14 +50,6 @@ def test_a_queue_needs_attention_for_each_reason(numbers: dict[str, Any], trend:
     assert kinds(trend, **numbers) == found
 
 
-def test_the_most_urgent_reason_comes_first_and_ranks_the_queue() -> None:
-    row = {**CALM, "dead": 3, "late": True, "oldest_age": 700.0, "paused": True, "isolated": 1}
-    found = signs(row, Trend(dead=1, grown=500), LIMITS)
-    assert [each["kind"] for each in found] == ["dying", "expired", "old", "growing", "paused", "isolated"]
-    assert attention({"signs": found}) == KINDS.index("dying")
-    assert attention({"signs": []}) == NOTHING
-
-
 @pytest.mark.parametrize(
     ("ready", "grown"),
     [
@@ -70,8 +62,3 @@ def test_the_most_urgent_reason_comes_first_and_ranks_the_queue() -> None:
 )
 def test_a_backlog_grows_if_it_is_at_its_peak_of_the_last_half_hour(ready: list[int | None], grown: int) -> None:
     assert trend_in(points(*ready)).grown == grown
-
-
-def test_dead_letters_of_the_whole_hour_count() -> None:
-    assert trend_in(points(*[None] * 60, dead=2)).dead == 120
-    assert trend_in([]) == Trend()

@@ -9,7 +9,7 @@ import pytest
 
 from rmq_core import QueueUnavailable
 from rmq_core.console.attention import Trend, signs
-from rmq_core.console.survey import AGAIN_S, CHUNK, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
+from rmq_core.console.survey import AGAIN_S, CHUNK, FIRST_S, FORGOTTEN_S, Order, Survey, ordered
 from rmq_core.work.limits import AlertLimits, LimitBounds, StatsLimits
 
 NAMES = [f"q{number:03}" for number in range(1000)]
@@ -29,14 +29,6 @@ class Server:
 
     def survey(self) -> Survey:
         return Survey(lambda: self.now)
-
-
-async def test_a_small_server_is_counted_at_once() -> None:
-    server = Server(0.0001)
-    survey = server.survey()
-    await survey.renew(NAMES, server.read_rows)
-    assert len(survey.rows(NAMES)) == 1000
-    assert survey.age(NAMES) < FRESH_S
 
 
 async def test_a_request_counts_for_a_limited_time_and_the_next_request_continues_there() -> None:
@@ -65,17 +57,6 @@ async def test_when_all_queues_are_counted_the_oldest_counts_are_refreshed_first
     for _ in range(4):
         await survey.renew(NAMES, server.read_rows)
     assert survey.age(NAMES) < 60
-
-
-async def test_many_open_pages_count_little_more_than_one() -> None:
-    server = Server(0.0001)
-    survey = server.survey()
-    for _ in range(20):
-        await survey.renew(NAMES, server.read_rows)
-    assert len(server.asked) == 1000
-    since = survey.now()
-    await survey.refresh(NAMES[:50], server.read_rows, since)
-    assert server.asked[1000:] == NAMES[:50]
 
 
 async def test_deleted_queues_and_outdated_numbers_are_dropped() -> None:
@@ -136,10 +117,3 @@ ROWS = [
 )
 def test_queues_are_sorted_in_each_order(by: Order, *, down: bool, expected: str) -> None:
     assert "".join(each["name"] for each in ordered(ROWS, by, down=down)) == expected
-
-
-def test_totals_name_the_queues_that_need_attention() -> None:
-    found = totals(ROWS)
-    assert found["sums"] == {"ready": 20, "leased": 4, "delayed": 3, "dead": 3, "isolated": 0}
-    assert found["holding"] == {"ready": 4, "leased": 1, "delayed": 1, "dead": 2, "isolated": 0}
-    assert found["attention"] == 5

@@ -33,11 +33,6 @@ def test_an_invalid_batch_size_is_refused_before_anything_runs(messages: Any) ->
         Terms(messages)
 
 
-def test_the_largest_batch_is_accepted() -> None:
-    assert build_redis_queue_sensor("orders", target=drain, batch=LARGEST_BATCH).name == "orders_doorbell"
-    assert Terms(LARGEST_BATCH).max_messages == LARGEST_BATCH
-
-
 def test_an_unknown_value_of_on_settled_is_refused_with_the_known_ones() -> None:
     unknown: Any = "again"
     with pytest.raises(ConfigurationError, match="on_settled must be one of skip, next, not 'again'"):

@@ -5,9 +5,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from rmq_core import ConfigurationError, LeasedConfig
+from rmq_core import ConfigurationError
 from rmq_dagster import (
-    Limit,
     QueueLimits,
     QueuePartitions,
     RedisQueueResource,
@@ -37,38 +36,6 @@ def test_one_call_makes_a_doorbell_status_sensors_an_asset_and_a_check_for_dead_
     graph = defs.resolve_asset_graph()
     assert dg.AssetKey("shop_orders_queue") in graph.get_all_asset_keys()
     assert [key.name for key in graph.asset_check_keys] == ["shop_orders_dead_letters"]
-
-
-def test_definitions_with_a_resource_contain_it_and_can_be_loaded() -> None:
-    defs = redis_queue_definitions("orders", target=invoices, resource=RESOURCE, resource_key="other_redis")
-    dg.Definitions.validate_loadable(defs)
-    assert defs.resources == {"other_redis": RESOURCE}
-
-
-def test_without_a_resource_dagster_names_the_key_that_is_missing() -> None:
-    with pytest.raises(dg.DagsterInvalidDefinitionError, match="redis_queue"):
-        dg.Definitions.validate_loadable(redis_queue_definitions("orders", target=invoices))
-
-
-def test_all_sensors_run_from_the_start_when_configured() -> None:
-    running = dg.DefaultSensorStatus.RUNNING
-    defs = redis_queue_definitions("orders", target=invoices, default_status=running, minimum_interval_seconds=5)
-    assert {sensor.default_status for sensor in defs.sensors or () if isinstance(sensor, dg.SensorDefinition)} == {
-        running
-    }
-    (bell,) = [sensor for sensor in defs.sensors or () if sensor.name == "orders_doorbell"]
-    assert bell.minimum_interval_seconds == 5  # type: ignore[union-attr]
-
-
-def test_limits_become_checks() -> None:
-    limits = QueueLimits(depth=Limit(warn=10), oldest_age=Limit(error=60), dead_letters=None)
-    defs = redis_queue_definitions(
-        "orders", target=invoices, limits=limits, config=LeasedConfig(lease=60), resource=RESOURCE
-    )
-    assert sorted(key.name for key in defs.resolve_asset_graph().asset_check_keys) == [
-        "orders_depth",
-        "orders_oldest_age",
-    ]
 
 
 def test_queues_of_partitions_have_sensors_only_and_no_limits() -> None:

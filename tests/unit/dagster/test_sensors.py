@@ -5,11 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_core import ConfigurationError
-from rmq_core.messages import IsolatedGroup
-from rmq_core.queue.keys import check_name
-from rmq_core.reports import Backlog
-from rmq_dagster import QueuePartitions, build_redis_queue_sensor, redis_queue_status_sensors
+from rmq_core import Backlog, ConfigurationError
+from rmq_dagster import QueuePartitions, build_redis_queue_sensor
 from rmq_dagster.doorbell import Doorbell, round_robin, runs_to_request
 
 
@@ -51,21 +48,6 @@ def test_ticks_without_claims_converge_to_exactly_the_runs_the_backlog_needs(rea
     assert pending == min(-(-ready // batch), cap)
 
 
-def test_a_tick_requests_one_run_for_each_claim_that_isolated_messages_need() -> None:
-    bell = Doorbell("orders", "bell", batch=30, max_in_flight_runs=50, patience_s=600)
-    apart = (IsolatedGroup(size=30, most=15), IsolatedGroup(size=9, most=2), IsolatedGroup(size=100, most=50))
-    assert bell.wanted({"orders": Backlog(45, 1.0)}, []) == {"orders": 2}
-    assert bell.wanted({"orders": Backlog(30 + 9 + 100 + 45, 1.0, apart)}, []) == {"orders": 2 + 5 + 4 + 2}
-    assert "184 ready, 139 of them isolated" in bell.busy({"orders": Backlog(184, 1.0, apart)}, 3)
-
-
-def test_sensors_tick_every_ten_seconds_by_default() -> None:
-    made = [build_redis_queue_sensor("orders", target=drain), *redis_queue_status_sensors("orders")]
-    assert {sensor.minimum_interval_seconds for sensor in made} == {10}
-    (*_, told) = redis_queue_status_sensors("orders", minimum_interval_seconds=3)
-    assert told.minimum_interval_seconds == 3
-
-
 @pytest.mark.parametrize(
     ("wanted", "room", "expected"),
     [
@@ -95,39 +77,13 @@ def test_a_doorbell_that_could_never_ring_is_refused_by_parameter(parameter: str
         build_redis_queue_sensor("flights", target=drain, **{parameter: 0})  # type: ignore[arg-type]
 
 
-def test_the_sensor_is_named_after_its_queue_in_letters_that_dagster_accepts() -> None:
-    assert build_redis_queue_sensor("tenant:a/flights", target=drain).name == "tenant_a_flights_doorbell"
-
-
-def test_options_of_dagsters_own_sensors_are_passed_on() -> None:
-    made = build_redis_queue_sensor(
-        "flights", target=drain, name="bell", minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING
-    )
-    assert (made.name, made.minimum_interval_seconds) == ("bell", 5)
-    assert made.default_status is dg.DefaultSensorStatus.RUNNING
-
-
 @pytest.mark.parametrize(("parameter", "value"), [("max_age", -1), ("claim_for", 0), ("claim_for", float("nan"))])
 def test_invalid_durations_raise_an_error_that_names_them(parameter: str, value: float) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         build_redis_queue_sensor("flights", target=drain, **{parameter: value})  # type: ignore[arg-type]
 
 
-def test_a_sensor_for_no_queue_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="queue"):
-        build_redis_queue_sensor("", target=drain)
-
-
 TENANTS = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants"), most=2)
-
-
-@given(st.text(min_size=1, max_size=20))
-def test_any_value_has_a_valid_partition_key_that_maps_back_to_its_queue(value: str) -> None:
-    key = TENANTS.key(value)
-    assert "..." not in key
-    check_name("queue", TENANTS.queue(value))
-    assert TENANTS.value(key) == value
-    assert TENANTS.queue_of(key) == TENANTS.queue(value)
 
 
 @pytest.mark.parametrize("value", ["", "x" * 256, "\n" * 99])
@@ -141,14 +97,6 @@ def test_a_value_that_dagster_accepts_is_its_own_key(value: str) -> None:
     """Airflow, Spark and the command line publish to `<prefix>/<value>`."""
     assert TENANTS.queue(value) == f"orders/{value}"
     assert TENANTS.among([f"orders/{value}"]) == {f"orders/{value}": value}
-
-
-def test_queues_whose_names_dagster_refuses_are_left_out_by_name() -> None:
-    names = ["orders/", "orders/a...b", f"orders/{'x' * 256}"]
-    with dg.DagsterInstance.ephemeral() as instance:
-        keys = TENANTS.among(["orders", "others/b", "orders/a", *names])
-        assert TENANTS.left_out(keys, instance) == names
-    assert "'orders/', 'orders/a...b'" in TENANTS.refusal(names)
 
 
 def test_partitions_beyond_the_limit_are_left_out_and_the_known_ones_stay() -> None:

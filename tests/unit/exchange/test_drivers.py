@@ -12,7 +12,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rmq_core.errors import ConfigurationError, FormatMismatch, QueueUnavailable, WrongKeyType
-from rmq_core.exchange import Call, Chain, Command, Exchange, Pipeline, Sleep, Wait
+from rmq_core.exchange import Batch, Call, Chain, Command, Exchange, Wait
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.public import AsyncPublicDriver
 from rmq_core.exchange.sync import SyncDriver
@@ -46,24 +46,6 @@ def slot_and_number(sent: bytes) -> tuple[bytes, bytes]:
     words = sent.split(b"\r\n")[2::2]
     keys = int(words[2])
     return words[3], words[3 + keys]
-
-
-def test_an_operation_gets_its_replies_and_returns_its_result(rig: Rig) -> None:
-    def operation() -> Generator[Any, Any, Any]:
-        first = yield CALL
-        second = yield CALL
-        return [first, second]
-
-    rig.wire.replies = [b"one", b"two"]
-    assert rig.run(operation()) == [b"one", b"two"]
-
-
-def test_an_operation_may_send_nothing(rig: Rig) -> None:
-    def operation() -> Generator[Any, Any, Any]:
-        return 5
-        yield
-
-    assert rig.run(operation()) == 5
 
 
 def test_calls_share_one_connection_until_the_driver_is_closed(rig: Rig) -> None:
@@ -221,17 +203,6 @@ def test_a_key_of_another_type_raises_format_mismatch_when_the_queue_has_another
     assert pickle.loads(pickle.dumps(raised.value)).needs == "0.9.0"
 
 
-def test_an_operation_may_handle_an_error_and_continue(rig: Rig) -> None:
-    def operation() -> Generator[Any, Any, Any]:
-        try:
-            yield CALL
-        except WrongKeyType:
-            return (yield CALL)
-
-    rig.wire.replies = [redis_errors.ResponseError("WRONGTYPE x"), b"second"]
-    assert rig.run(operation()) == b"second"
-
-
 def test_a_script_the_server_does_not_know_is_sent_whole_in_the_same_slot(rig: Rig) -> None:
     assert rig.ask(CALL, redis_errors.NoScriptError("NOSCRIPT"), b"ok") == b"ok"
     by_hash, whole = rig.wire.sent
@@ -286,10 +257,6 @@ def test_a_durability_confirmation_is_sent_with_its_call(rig: Rig) -> None:
 def test_plain_commands_go_through_the_client_and_are_tried_again(rig: Rig) -> None:
     assert rig.ask(Command(("GET", b"key")), CUT, b"value") == b"value"
     assert rig.wire.commands == [("GET", b"key")] * 2
-
-
-def test_a_sleep_of_no_length_does_not_sleep(rig: Rig) -> None:
-    assert rig.ask(Sleep(0)) is None
 
 
 def test_an_interruption_reaches_the_operation_and_closes_the_connection(rig: Rig) -> None:

@@ -10,29 +10,10 @@ import redis
 from redis import exceptions as errors
 
 from rmq_core.exchange import Listen
-from rmq_core.exchange.frames import Frame, answer, at_once, plan
-from rmq_core.exchange.slots import Slots
+from rmq_core.exchange.frames import Frame, at_once
 from rmq_core.exchange.sync import _listen
 
 WANT = Listen(("XREAD", "COUNT", 1, "BLOCK", 250, "STREAMS", b"s", "0"), 250)
-
-
-def test_a_listen_is_sent_alone_and_may_block_for_its_time() -> None:
-    planned = plan(WANT, Slots(b"q:", 1))
-    assert (planned.frames, planned.block_ms, planned.alone) == ([Frame(WANT.args)], 250, True)
-
-
-def test_a_resend_repeats_the_read() -> None:
-    planned = plan(WANT, Slots(b"q:", 1))
-    assert planned.again() is planned
-
-
-def test_its_reply_is_the_answer_and_its_error_is_raised() -> None:
-    planned = plan(WANT, Slots(b"q:", 1))
-    assert answer(WANT, planned, [[b"entries"]]) == [b"entries"]
-    assert answer(WANT, planned, [None]) is None
-    with pytest.raises(errors.ResponseError):
-        answer(WANT, planned, [errors.ResponseError("no")])
 
 
 def test_a_client_that_cannot_block_reads_without_blocking() -> None:

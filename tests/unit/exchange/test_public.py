@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Generator
 from typing import Any
 
@@ -13,7 +12,7 @@ import redis
 import redis.asyncio
 from redis import exceptions as redis_errors
 
-from rmq_core.exchange import Call, Interrupted, Patience, Pipeline, Wait
+from rmq_core.exchange import Call, Patience, Wait
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.public import (
     AsyncPublicDriver,
@@ -108,41 +107,10 @@ def test_replies_are_bytes_whether_or_not_the_client_decodes(kind: type[Stub]) -
     assert undecoded(b"x") == b"x"
 
 
-def test_a_script_that_the_server_does_not_know_is_sent_whole(kind: type[Stub]) -> None:
-    client = kind(redis_errors.NoScriptError("NOSCRIPT"), b"ok")
-    assert ask(client, CALL) == b"ok"
-    assert client.commands[1] == ("EVAL", b"return 1", 1, b"key", "arg")
-
-
-def test_an_error_of_one_call_does_not_keep_others_from_their_answer(kind: type[Stub]) -> None:
-    first, second = ask(kind(redis_errors.ResponseError("ERR"), b"ok"), Pipeline((CALL, CALL)))
-    assert (str(first), second) == ("ERR", b"ok")
-
-
 def test_waiting_polls_for_a_token_instead_of_blocking(kind: type[Stub]) -> None:
     client = kind(None, None, b"1", b"claimed")
     assert ask(client, Wait(b"wake", 5000, CALL)) == b"claimed"
     assert [command[0] for command in client.commands] == ["LPOP", "LPOP", "LPOP", "EVALSHA"]
-
-
-def test_waiting_ends_with_its_time() -> None:
-    class Idle(Stub):
-        def execute_command(self, *args: Any) -> Any:
-            self.commands.append(args)
-            return None if args[0] == "LPOP" else b"empty"
-
-    client, began = Idle(), time.monotonic()
-    assert ask(client, Wait(b"wake", 30, CALL)) == b"empty"
-    assert time.monotonic() - began >= 0.03
-    *polls, call = [command[0] for command in client.commands]
-    assert (set(polls), call) == ({"LPOP"}, "EVALSHA")
-
-
-def test_waiting_ends_when_it_is_interrupted(kind: type[Stub]) -> None:
-    calls: list[int] = []
-    patience = Patience(0, given_up=lambda: bool(calls.append(1)) or len(calls) > 2)
-    with pytest.raises(Interrupted):
-        ask(kind(*[None] * 9), Wait(b"wake", 60_000, CALL), patience)
 
 
 def test_a_lost_connection_is_repeated_within_the_budget(kind: type[Stub]) -> None:

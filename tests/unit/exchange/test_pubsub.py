@@ -69,13 +69,6 @@ async def heard(pubsub: PubSub, rung: list[bytes]) -> AsyncIterator[PubSubListen
     await made.aclose()
 
 
-async def test_an_active_subscription_is_not_requested_again(heard: PubSubListener, pubsub: PubSub) -> None:
-    for _ in range(3):
-        await heard.listen(b"a")
-    await heard.listen(b"b")
-    assert pubsub.said == [("subscribe", b"a"), ("subscribe", b"b")]
-
-
 async def test_notifications_and_the_start_of_a_subscription_are_reported(
     heard: PubSubListener, pubsub: PubSub, rung: list[bytes]
 ) -> None:
@@ -122,10 +115,3 @@ async def test_a_connection_whose_server_is_silent_is_replaced_and_all_its_chann
         pubsub.dead = True
         while pubsub.said[-3:] != [("close", b""), ("subscribe", b"a"), ("subscribe", b"b")]:
             await asyncio.sleep(0)
-
-
-async def test_a_client_without_pubsub_receives_nothing_and_logs_nothing() -> None:
-    deaf = PubSubListener(object(), lambda _: None)
-    await deaf.listen(b"a")
-    await deaf.forget(b"a")
-    await deaf.aclose()

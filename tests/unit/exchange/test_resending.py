@@ -12,8 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rmq_core.errors import QueueUnavailable
-from rmq_core.exchange import Call, Command, Exchange, Interrupted, Patience, Pipeline, Sleep, Wait, together
-from rmq_core.exchange.resending import LOOK_S, naps
+from rmq_core.exchange import Batch, Call, Command, Exchange, Interrupted, Patience, Sleep, Wait, together
 from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, Connection, Rig
 
@@ -42,12 +41,6 @@ def after(calls: int) -> Callable[[], bool]:
     return lambda: bool(seen.append(1)) or len(seen) >= calls
 
 
-def test_every_failure_before_another_attempt_is_reported(rig: Rig) -> None:
-    noticed: list[Exception] = []
-    assert ask(rig, CALL, Patience(5, 0.001, 0.001, noticed=noticed.append), CUT, CUT, b"ok") == b"ok"
-    assert noticed == [CUT, CUT]
-
-
 def test_an_interrupted_call_raises_the_last_failure(rig: Rig) -> None:
     with pytest.raises(QueueUnavailable, match="cut"):
         ask(rig, CALL, Patience(60, given_up=lambda: True), CUT)
@@ -61,10 +54,6 @@ def test_an_interrupt_ends_the_pause_between_two_attempts(rig: Rig) -> None:
 def test_an_interrupt_ends_a_sleep(rig: Rig) -> None:
     with pytest.raises(Interrupted):
         ask(rig, Sleep(3600), Patience(0, given_up=after(2)))
-
-
-def test_a_sleep_without_an_interrupt_lasts_its_full_time(rig: Rig) -> None:
-    assert ask(rig, Sleep(0.001), Patience(0, given_up=lambda: False)) is None
 
 
 def test_an_interrupt_ends_a_wait_and_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,11 +90,6 @@ def test_without_a_budget_and_a_policy_a_call_is_made_once(rig: Rig) -> None:
     assert len(rig.wire.sent) == 1
 
 
-def test_a_pause_is_split_only_when_it_may_be_interrupted() -> None:
-    assert naps(Patience(0), 0.25) == [0.25]
-    assert sum(naps(Patience(0, given_up=lambda: False), 2.5 * LOOK_S)) == pytest.approx(2.5 * LOOK_S)
-
-
 def calls(*names: str) -> Exchange[list[Any]]:
     got = []
     for name in names:
@@ -138,9 +122,3 @@ def test_an_error_of_one_of_several_exchanges_is_raised_in_that_exchange() -> No
     with pytest.raises(StopIteration) as end:
         both.send([QueueUnavailable("x"), b"ok"])
     assert end.value.value == ["caught", "not raised"]
-
-
-def test_running_no_exchanges_sends_nothing() -> None:
-    with pytest.raises(StopIteration) as end:
-        next(together([]))
-    assert end.value.value == []

@@ -27,23 +27,6 @@ def test_an_optional_argument_is_sent_when_it_is_given() -> None:
     assert made.args[2:] == (5, 0)
 
 
-def test_a_script_without_a_slot_is_called_without() -> None:
-    made = script("leased/extend", KEYS, lease=b"lease", lease_id="a", token="1.x", lease_ms="inf", max_hold_ms=0)
-    assert not made.slot
-    assert made.args == ("a", "1.x", "inf", 0)
-
-
-def test_an_argument_that_is_not_passed_comes_from_the_settings_of_that_name() -> None:
-    settings = LeasedConfig(max_hold=2).for_scripts
-    held = {"lease": b"lease", "lease_id": "a", "token": "1.x", "lease_ms": 5}
-    assert script("leased/extend", KEYS, settings, **held).args == ("a", "1.x", 5, 2000)
-    assert script("leased/extend", KEYS, settings, **held, max_hold_ms=1).args[3] == 1
-
-
-def test_a_call_exposes_its_given_arguments() -> None:
-    assert script("leased/ack", KEYS, **ACK).given == ACK | {"leases": KEYS.leases}
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

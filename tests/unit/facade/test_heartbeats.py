@@ -2,13 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
-import math
 import sys
 import threading
 import weakref
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,28 +81,6 @@ def test_a_lease_claimed_just_now_is_extended_after_a_third_of_its_time() -> Non
     assert not kept.over
 
 
-@pytest.mark.usefixtures("clock")
-def test_any_other_lease_is_extended_at_once() -> None:
-    assert heartbeat(30, fresh=False).next_at == 100
-
-
-def test_an_extension_counts_from_when_it_was_sent(clock: Clock) -> None:
-    kept = heartbeat(30)
-    clock.now = 115
-    settle_beat(kept, True, 112)
-    assert (kept.next_at, kept.lost_at, kept.lease.state.until) == (122, 142, 142)
-
-
-def test_a_refused_extension_loses_the_lease_at_once(clock: Clock) -> None:
-    lost: list[Lease] = []
-    kept = heartbeat(30, on_lost=lost.append)
-    clock.now = 110
-    settle_beat(kept, False, 110)
-    assert kept.lease.lost
-    assert kept.over
-    assert lost == [kept.lease]
-
-
 def test_an_extension_refused_because_this_process_settled_the_lease_is_no_loss(clock: Clock) -> None:
     lost: list[Lease] = []
     kept = heartbeat(30, on_lost=lost.append)
@@ -141,45 +116,12 @@ def test_an_extension_is_tried_last_at_the_deadline_and_then_the_lease_is_lost(c
     assert lost == [kept.lease]
 
 
-@pytest.mark.usefixtures("clock")
-def test_a_settled_lease_has_ended_and_is_never_lost() -> None:
-    lost: list[Lease] = []
-    kept = heartbeat(on_lost=lost.append)
-    kept.lease.state.settled = True
-    assert kept.over
-    settle_beat(kept, False, 100)
-    assert lost == []
-    assert not kept.lease.state.lost
-
-
-def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def raising(_: Lease) -> None:
-        raise RuntimeError("odd")
-
-    kept = heartbeat(on_lost=raising)
-    kept.lose()
-    assert kept.lease.lost
-    (record,) = caplog.records
-    assert record.getMessage() == "on_lost raised for lease 'job'"
-    assert record.exc_info
-
-
 def test_a_callback_that_reads_a_cancelled_result_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def cancelled(_: Lease) -> None:
         raise asyncio.CancelledError
 
     heartbeat(on_lost=cancelled).lose()
     assert caplog.messages == ["on_lost raised for lease 'job'"]
-
-
-def test_only_leases_that_are_due_are_extended(clock: Clock) -> None:
-    own = HeartbeatThread()
-    early, late = heartbeat(3), heartbeat(30)
-    own._heartbeats = {early, late}
-    clock.now = 101
-    assert own._due(clock.now) == [early]
-    clock.now = 110
-    assert set(own._due(clock.now) or []) == {early, late}
 
 
 def test_a_heartbeat_extends_the_leases_of_a_queue_in_one_write_and_drops_ended_ones(clock: Clock) -> None:
@@ -211,16 +153,6 @@ def test_a_beat_that_fails_loses_nothing_before_the_deadline(clock: Clock, caplo
     assert own._heartbeats == {long}
 
 
-def test_a_queue_that_breaks_does_not_stop_the_heartbeat_of_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    own, broken, queue = HeartbeatThread(), Extender(RuntimeError("credentials")), Extender()
-    own.add(heartbeat(30, broken, fresh=False))
-    assert broken.called.wait(PATIENCE_S)
-    own.add(heartbeat(30, queue, fresh=False, lease=held(lease_id="b")))
-    assert queue.called.wait(PATIENCE_S)
-    own._heartbeats.clear()
-    assert "heartbeat of 1 leases failed" in caplog.text
-
-
 def test_a_callback_that_raises_system_exit_ends_no_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     own, queue = HeartbeatThread(), Extender([False, True])
     lost, kept = heartbeat(30, queue, on_lost=sys.exit), heartbeat(30, queue, lease=held(lease_id="b"))
@@ -231,16 +163,6 @@ def test_a_callback_that_raises_system_exit_ends_no_heartbeat(clock: Clock, capl
     assert caplog.messages == ["on_lost raised for lease 'job'"]
 
 
-def test_a_queue_that_raises_system_exit_ends_no_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    own, queue = HeartbeatThread(), Extender(SystemExit())
-    kept = heartbeat(30, queue)
-    own._heartbeats = {kept}
-    clock.now = 110
-    own._beat(queue, [kept])
-    assert (kept.next_at, own._heartbeats) == (111, {kept})
-    assert caplog.messages == ["heartbeat of 1 leases failed"]
-
-
 def test_a_thread_that_died_is_replaced() -> None:
     own, queue = HeartbeatThread(), Extender()
     own._thread = threading.Thread()
@@ -248,26 +170,6 @@ def test_a_thread_that_died_is_replaced() -> None:
     own._thread.join()
     own.add(heartbeat(30, queue, fresh=False))
     assert queue.called.wait(PATIENCE_S)
-    own._heartbeats.clear()
-
-
-def test_the_thread_extends_a_lease_that_may_be_near_its_end_at_once() -> None:
-    own, queue = HeartbeatThread(), Extender()
-    kept = heartbeat(30, queue, fresh=False)
-    own.add(kept)
-    assert queue.called.wait(PATIENCE_S)
-    own.remove(kept)
-    assert queue.asked == [[("job", 30)]]
-
-
-def test_the_thread_wakes_for_a_lease_that_is_due_before_the_others() -> None:
-    own, patient, hasty = HeartbeatThread(), Extender(), Extender()
-    own.add(heartbeat(3000, patient))
-    first = own._thread
-    own.add(heartbeat(30, hasty, fresh=False))
-    assert hasty.called.wait(PATIENCE_S)
-    assert own._thread is first
-    assert patient.asked == []
     own._heartbeats.clear()
 
 
@@ -361,24 +263,6 @@ async def test_a_server_that_hangs_delays_no_heartbeat_of_the_task() -> None:
     assert hanging.inner.asked == [[("job", 30)]]
 
 
-def test_a_lease_without_a_heartbeat_has_no_deadline_known_to_this_process() -> None:
-    assert held().state.until == math.inf
-
-
-async def test_the_task_extends_a_lease_at_once_and_ends_with_the_last(caplog: pytest.LogCaptureFixture) -> None:
-    own, queue = HeartbeatTask(), AsyncExtender()
-    kept = heartbeat(30, queue, fresh=False)
-    async with asyncio.timeout(PATIENCE_S):
-        with caplog.at_level(logging.WARNING):
-            own.add(kept)
-            await queue.called.wait()
-            own.remove(kept)
-            assert own._task is not None
-            await own._task
-    assert queue.inner.asked == [[("job", 30)]]
-    assert caplog.records == []
-
-
 @pytest.mark.parametrize("ends", [True, False], ids=["the task ends", "its loop does"])
 def test_an_event_loop_is_forgotten_with_its_leases(*, ends: bool) -> None:
     async def hold() -> weakref.ref[Any]:
@@ -393,24 +277,6 @@ def test_an_event_loop_is_forgotten_with_its_leases(*, ends: bool) -> None:
     loop = asyncio.run(hold())
     gc.collect()
     assert loop() is None
-
-
-async def test_the_task_wakes_for_a_lease_that_is_due_before_the_others() -> None:
-    own, patient, hasty = HeartbeatTask(), AsyncExtender(), AsyncExtender([False])
-    slow = heartbeat(3000, patient)
-    own.add(slow)
-    task = own._task
-    await asyncio.sleep(0)
-    lost = asyncio.Event()
-    async with asyncio.timeout(PATIENCE_S):
-        own.add(heartbeat(30, hasty, fresh=False, on_lost=lambda _: lost.set()))
-        await lost.wait()
-    assert own._task is task
-    assert patient.inner.asked == []
-    assert own._heartbeats == {slow}
-    own.remove(slow)
-    assert task is not None
-    await task
 
 
 async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(
@@ -429,16 +295,6 @@ async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(
     assert "heartbeat of 1 leases failed: gone" in caplog.text
 
 
-async def test_a_failing_queue_does_not_stop_the_task(caplog: pytest.LogCaptureFixture) -> None:
-    own, queue = HeartbeatTask(), AsyncExtender(RuntimeError("credentials"))
-    kept = heartbeat(30, queue)
-    own._heartbeats = {kept}
-    await own._beat(queue, [kept])
-    assert own._heartbeats == {kept}
-    assert not kept.lease.lost
-    assert "heartbeat of 1 leases failed" in caplog.text
-
-
 @pytest.mark.usefixtures("clock")
 def test_a_lease_that_was_reported_lost_is_not_extended_by_a_late_answer() -> None:
     kept = heartbeat(30)
@@ -446,22 +302,3 @@ def test_a_lease_that_was_reported_lost_is_not_extended_by_a_late_answer() -> No
     settle_beat(kept, True, 100)
     assert kept.over
     assert kept.lease.lost
-
-
-async def test_an_event_loop_has_its_own_single_heartbeat_task() -> None:
-    mine = aio_heartbeats.heartbeats()
-    assert aio_heartbeats.heartbeats() is mine
-
-    async def theirs() -> HeartbeatTask:
-        return aio_heartbeats.heartbeats()
-
-    other = SimpleNamespace(heartbeats=None)
-
-    def run() -> None:
-        other.heartbeats = asyncio.run(theirs())
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert isinstance(other.heartbeats, HeartbeatTask)
-    assert other.heartbeats is not mine

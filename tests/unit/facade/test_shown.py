@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import inspect
 import pydoc
-from collections.abc import Coroutine
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core.discipline.leased.operations import publishing
 from rmq_core.queue.base import Shown
-from rmq_core.reports import Published
 
 QUEUES = [
     found
@@ -46,19 +43,3 @@ def test_help_shows_the_public_signatures(method: Any) -> None:
 def test_methods_of_the_sync_and_of_the_async_queues_are_found() -> None:
     assert len(METHODS) > 100
     assert {queue.__module__.rpartition(".")[2] for queue in QUEUES} >= {"sync", "aio"}
-
-
-def test_the_types_are_those_of_a_call() -> None:
-    blocking = inspect.signature(rmq_core.LeasedQueue.publish)
-    assert list(blocking.parameters)[1:] == list(inspect.signature(publishing.publish).parameters)[1:]
-    assert blocking.return_annotation is Published
-    assert blocking.parameters["payload"].annotation == str | bytes | dict[str, Any] | list[Any]
-    awaited = inspect.signature(rmq_core.asyncio.LeasedQueue.publish).return_annotation
-    assert (get_origin(awaited), get_args(awaited)[2]) == (Coroutine, Published)
-
-
-def test_inspect_finds_the_method_of_an_object_and_its_source() -> None:
-    queue = rmq_core.LeasedQueue("redis://127.0.0.1:1/0", "q")
-    assert next(iter(inspect.signature(queue.publish).parameters)) == "payload"
-    assert inspect.getsource(queue.publish) == inspect.getsource(publishing.publish)
-    queue.close()

@@ -3,19 +3,9 @@ from __future__ import annotations
 from rmq_core.discipline.jobs.prefetch import Prefetch
 
 
-def test_nothing_is_prefetched_before_the_first_measurement() -> None:
-    assert Prefetch(1000).extra == 0
-
-
 def test_quick_jobs_are_prefetched_in_proportion_to_their_rate() -> None:
     prefetch = Prefetch(1000)
     assert prefetch.note(100, 0.01) == 200  # 10,000 a second, 20 ms
-
-
-def test_slow_jobs_are_left_to_others() -> None:
-    prefetch = Prefetch(1000)
-    prefetch.note(1, 10)
-    assert prefetch.extra == 0
 
 
 def test_the_prefetch_never_exceeds_its_limit() -> None:

@@ -13,8 +13,6 @@ from rmq_core.errors import (
     ScriptFailed,
     WrongKeyType,
 )
-from rmq_core.exchange import Wait
-from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import (
     asked,
     claimed,
@@ -22,8 +20,6 @@ from tests.unit.leased.by_hand import (
     engine,
     envelopes,
     given,
-    result,
-    step,
 )
 
 EMPTY = [b"empty 0 1000", [], []]
@@ -32,12 +28,6 @@ EMPTY = [b"empty 0 1000", [], []]
 def known(call: Any) -> tuple[bytes, ...]:
     """The keys that not every claim sends: they may hold state of an id that is not new."""
     return tuple(call.given[name] for name in ("settled", "done") if name in call.given)
-
-
-def granted(exchange: Any, *replies: Any) -> Lease:
-    lease = result(exchange, *replies)
-    assert isinstance(lease, Lease)
-    return lease
 
 
 @pytest.mark.parametrize(
@@ -62,44 +52,6 @@ def test_a_wrong_parameter_is_refused_by_its_name_before_anything_is_sent(wrong:
     with pytest.raises(ConfigurationError, match=rf"^{next(iter(wrong))} "):
         next(claim(core, **wrong))
     assert core.unanswered == {"~1": "n1", "job": "n2"}
-
-
-def test_a_full_server_does_not_keep_a_new_consumer_from_draining_it() -> None:
-    core = engine(registered=False)
-    assert granted(claim(core), QueueFull("OOM"), claimed()).count == 1
-    assert not core.registered
-
-
-def test_a_waiting_claim_blocks_between_attempts_until_the_time_the_server_returned() -> None:
-    core = engine()
-    operation = claim(core, wait=7)
-    first = next(operation)
-    assert given(first, "wait_ms", "wait_end") == [7000, 0]
-    blocked = step(operation, [b"empty 5000 8000", [], []])
-    assert isinstance(blocked, Wait)
-    assert (blocked.wake, blocked.block_ms) == (core.keys.wake, 5000)
-    assert blocked.call.given == first.given | {"wait_end": 8000}  # type: ignore[union-attr]
-    blocked = step(operation, [b"empty 2000 8000", [], []])
-    assert isinstance(blocked, Wait)
-    assert blocked.block_ms == 2000
-    with pytest.raises(StopIteration) as stop:
-        operation.send(EMPTY)
-    assert stop.value.value is None
-
-
-def test_an_unknown_answer_is_an_error() -> None:
-    with pytest.raises(ScriptFailed, match="claim got 'superseded'"):
-        drive(claim(engine()), [[b"superseded", [], []]])
-
-
-def test_a_fill_ends_when_nothing_is_ready_any_more() -> None:
-    lease = granted(claim(engine(), max_messages=10), claimed(3, limit=10), b"filled 2", b"filled 0")
-    assert (lease.count, lease.complete) == (5, False)
-
-
-def test_a_fill_that_finds_nothing_keeps_the_messages_of_the_first_reply() -> None:
-    lease = granted(claim(engine(), max_messages=10), claimed(3, limit=10), b"filled 0")
-    assert (lease.count, lease.complete) == (3, True)
 
 
 def test_a_lease_lost_while_it_is_filled_is_not_resumed() -> None:
@@ -137,33 +89,6 @@ def test_an_unanswered_named_claim_is_resumed_only_under_its_name() -> None:
     (again,) = asked(claim(core, lease_id="job"), EMPTY)
     assert given(again, "lease_id", "nonce") == ["job", secret]
     assert core.unanswered == {}
-
-
-def test_a_claim_that_stays_unanswered_keeps_its_nonce() -> None:
-    core = engine()
-    core.unanswered = {"~1": "n1"}
-    for _ in range(3):
-        with pytest.raises(QueueUnavailable):
-            drive(claim(core), [QueueUnavailable("gone")])
-        assert core.unanswered == {"~1": "n1"}
-
-
-def test_a_claim_that_could_not_register_the_queue_name_forgets_nothing() -> None:
-    core = engine(registered=False)
-    core.unanswered = {"~1": "n1"}
-    with pytest.raises(QueueUnavailable):
-        drive(claim(core), [QueueUnavailable("gone")])
-    assert core.unanswered == {"~1": "n1"}
-
-
-def test_a_claim_interrupted_while_it_waits_or_fills_is_remembered() -> None:
-    core = engine()
-    with pytest.raises(KeyboardInterrupt):
-        drive(claim(core, wait=5), [[b"empty 5000 8000", [], []], KeyboardInterrupt()])
-    with pytest.raises(KeyboardInterrupt):
-        drive(claim(core, max_messages=10, lease_id="job"), [claimed(3, limit=10), KeyboardInterrupt()])
-    assert len(core.unanswered) == 2
-    assert "job" in core.unanswered
 
 
 def test_a_claim_that_is_granted_and_then_fails_is_remembered() -> None:

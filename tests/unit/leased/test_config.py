@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError
 from datetime import timedelta
 from typing import Any
 
@@ -67,31 +66,6 @@ def test_dropping_the_oldest_messages_with_deduplication_is_refused(dedup: dict[
 def test_a_dedup_key_that_is_not_callable_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="dedup_key must be a callable"):
         LeasedConfig(dedup_key="id")  # type: ignore[arg-type]
-
-
-def test_times_are_given_to_the_scripts_in_milliseconds() -> None:
-    config = LeasedConfig(
-        lease=timedelta(minutes=1), max_hold=2.5, settled_ttl=0.001, retry_budget=timedelta(seconds=9)
-    )
-    assert (config.lease_ms, config.max_hold_ms, config.settled_ttl_ms, config.retry_budget_s) == (60_000, 2500, 1, 9)
-
-
-def test_a_lease_of_none_is_endless_and_a_max_hold_of_none_is_no_limit() -> None:
-    config = LeasedConfig(lease=None, max_hold=None, max_deliveries=None, max_ready=None)
-    assert (config.lease_ms, config.max_hold_ms) == ("inf", 0)
-
-
-def test_the_defaults_work() -> None:
-    assert LeasedConfig().lease_ms == 300_000
-    assert LeasedConfig().settled_ttl_ms == 7 * 86_400_000
-
-
-def test_settings_are_keyword_only_and_immutable() -> None:
-    config = LeasedConfig()
-    with pytest.raises(FrozenInstanceError):
-        config.lease = 5  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        LeasedConfig(5)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

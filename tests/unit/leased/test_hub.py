@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core.errors import ConfigurationError, QueueUnavailable, ScriptFailed
-from rmq_core.exchange import Call, Exchange, Pipeline
+from rmq_core.errors import QueueUnavailable, ScriptFailed
+from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.reports import Backlog
 from rmq_core.work import hub as hubs
 from rmq_core.work.hub import WaitHub
@@ -94,14 +94,6 @@ async def test_a_notification_for_another_queue_causes_no_query(hub: WaitHub, st
     waiting.cancel()
 
 
-async def test_each_queue_is_queried_separately(hub: WaitHub, stock: Stock) -> None:
-    stock.holds(1, queue="a")
-    stock.holds(2, queue="b")
-    found = await asyncio.gather(hub.wait("a"), hub.wait("b"))
-    assert [backlog.ready for backlog in found] == [1, 2]
-    assert (stock.polls, stock.writes) == (2, 1), "and those that are due together go in one write"
-
-
 async def test_a_queue_that_cannot_be_queried_does_not_end_the_waits_on_others(hub: WaitHub, stock: Stock) -> None:
     stock.replies[b"rmq:{a}:"] = ScriptFailed("refused")  # type: ignore[assignment]
     stock.holds(2, queue="b")
@@ -147,28 +139,6 @@ async def test_queries_after_notifications_are_rate_limited(
     assert slept[1::2] == pytest.approx([pace - quiet_s for pace in paces])
 
 
-async def test_a_new_wait_is_answered_at_once_at_any_rate_of_notifications(hub: WaitHub, stock: Stock) -> None:
-    stock.holds(1)
-    patient = asyncio.create_task(hub.wait("q", min_messages=9))
-    await stock.polled.wait()
-    hub._watches["q"].pace_s = 60
-    hub._notify(b"rmq:{q}:bell")
-    await asyncio.sleep(0.01)
-    async with asyncio.timeout(30):
-        assert (await hub.wait("q")).ready == 1
-    patient.cancel()
-
-
-async def test_a_queue_without_waits_is_no_longer_queried(hub: WaitHub, stock: Stock) -> None:
-    stock.holds(1)
-    await hub.wait("q")
-    task = hub._watches["q"].task
-    hub._notify(b"rmq:{q}:bell")
-    assert task is not None
-    await task
-    assert hub._watches == {}
-
-
 async def test_a_failure_ends_all_waits_and_the_next_wait_queries_again(hub: WaitHub, stock: Stock) -> None:
     stock.failure = QueueUnavailable("gone")
     failed = await asyncio.gather(hub.wait("q"), hub.wait("q", max_age=5), return_exceptions=True)
@@ -176,17 +146,3 @@ async def test_a_failure_ends_all_waits_and_the_next_wait_queries_again(hub: Wai
     stock.failure = None
     stock.holds(1)
     assert (await hub.wait("q")).ready == 1
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"min_messages": 0}, {"min_messages": True}, {"max_age": -1}, {"max_age": "5"}, {"timeout": -1}]
-)
-async def test_a_wait_for_an_impossible_condition_is_refused_by_parameter(hub: WaitHub, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=f"{next(iter(wrong))} must be"):
-        await hub.wait("q", **wrong)
-    assert hub._watches == {}
-
-
-async def test_a_wait_on_an_invalid_queue_name_is_refused(hub: WaitHub) -> None:
-    with pytest.raises(ConfigurationError, match="name "):
-        await hub.wait("a{b}")

@@ -4,28 +4,17 @@ import pickle
 
 import pytest
 
-from rmq_core.discipline.leased.operations.publishing import publish_many
-from rmq_core.discipline.leased.operations.staging import finish, publish_staged, stage
+from rmq_core.discipline.leased.operations.staging import publish_staged, stage
 from rmq_core.errors import (
     ConfigurationError,
-    NotDurable,
     PayloadError,
     QueueUnavailable,
-    ScriptFailed,
     StageLost,
 )
-from rmq_core.messages import NewMessage, Stage
-from rmq_core.policy import Durability
+from rmq_core.messages import Stage
 from tests.unit.leased.by_hand import drive, engine, result
 
 PLAIN, KEYED = Stage("plain", 2, plain=True), Stage("keyed", 1, plain=False)
-
-
-def test_a_stage_that_holds_another_number_of_messages_is_lost() -> None:
-    with pytest.raises(StageLost):
-        result(stage(engine(), ["x"]), [b"lost"], b"lost", [b"dropped"])
-    with pytest.raises(ScriptFailed):
-        result(stage(engine(), ["x"]), [ScriptFailed("no")], [b"dropped"])
 
 
 def test_messages_staged_before_a_failure_are_dropped_while_redis_answers() -> None:
@@ -50,34 +39,11 @@ def test_a_committed_publication_succeeds_although_redis_becomes_unreachable_the
         assert published
 
 
-@pytest.mark.parametrize(("reply", "error"), [(b"gone plain", StageLost), (b"odd", ScriptFailed)])
-def test_a_refused_publication_states_why(reply: bytes, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        result(publish_staged(engine(), [PLAIN]), reply)
-
-
-def test_a_publication_is_confirmed_when_the_queue_requires_durability() -> None:
-    with pytest.raises(NotDurable):
-        result(publish_staged(engine(durability=Durability(replicas=1)), [PLAIN]), (b"committed", 0))
-
-
 def test_a_sink_needs_a_name_and_a_whole_number() -> None:
     with pytest.raises(ConfigurationError, match="sink"):
         result(publish_staged(engine(), [PLAIN], sink=""))
     with pytest.raises(ConfigurationError, match="batch"):
         result(publish_staged(engine(), [PLAIN], sink="s", batch=-1))
-
-
-def test_a_publication_without_a_record_is_struck_from_the_leases() -> None:
-    moved, wants = drive(finish(engine(), "~+p"), [[], b"elsewhere"])
-    assert moved == 0
-    assert wants[1].given["publication"] == "~+p"
-
-
-def test_a_chunk_of_publish_many_holds_messages_of_one_delay() -> None:
-    messages = ["a", NewMessage("b", delay=1), NewMessage("c", delay=1), NewMessage("d", dedup_key="k")]
-    _, (chain,) = drive(publish_many(engine(), messages), [[b"accepted 0", b"accepted 0", b"accepted 0 1"]])
-    assert [(call.given["delay_ms"], call.given["count"]) for call in chain.calls] == [(0, 1), (1000, 2), (0, 1)]
 
 
 def test_a_lost_stage_survives_pickling() -> None:

@@ -31,29 +31,9 @@ def test_a_stored_message_of_the_built_in_gateway_is_the_payload_and_remembers_i
     assert lease_of("q", stored, token_text(lease)) is lease
 
 
-def test_an_explicit_token_overrides_that_of_the_message() -> None:
-    lease = lease_of_one(lease_id="~x")
-    found = lease_of("q", held(granted(lease), decode=True), "~x:8.def")
-    assert found is not None
-    assert found.token == "8.def"
-
-
-def test_a_token_suffices_to_settle_from_another_process() -> None:
-    lease = lease_of("q", "whatever", "a:b:7.abc")
-    assert lease is not None
-    assert (lease.queue, lease.id, lease.token, lease.count) == ("q", "a:b", "7.abc", 1)
-
-
 @pytest.mark.parametrize("token", [None, "", "7.abc"])
 def test_without_a_lease_in_it_a_token_settles_nothing(token: str | None) -> None:
     assert lease_of("q", "payload", token) is None
-
-
-def test_the_hash_of_a_token_identifies_the_holder_and_is_not_the_token() -> None:
-    first, second = (Received.of(ClaimedMessage("x", token), strict=False).token_hash for token in "ab")
-    assert first != second
-    assert [len(first or ""), len(second or "")] == [16, 16]
-    assert Received.of("x", strict=False).token_hash is None
 
 
 @pytest.mark.parametrize("stored", [enveloped(id="7", payload="p"), enveloped(id="7", payload="p").encode()])
@@ -71,12 +51,3 @@ def test_a_stored_value_without_a_valid_envelope_is_its_own_payload_unless_stric
     assert Received.of(stored, strict=False)[:2] == (stored, stored)
     with pytest.raises(MalformedMessage, match="envelope"):
         Received.of(stored, strict=True)
-
-
-@pytest.mark.parametrize(
-    ("stored", "token", "error"),
-    [("x", "", ValueError), ("x", 7, TypeError), (7, "t", TypeError), (None, "t", TypeError)],
-)
-def test_the_values_of_a_claimed_message_are_validated(stored: Any, token: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        ClaimedMessage(stored, token)

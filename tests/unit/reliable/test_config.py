@@ -1,16 +1,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import FrozenInstanceError, fields
-from types import SimpleNamespace
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, Reaper, ReliableQueue
+from rmq_core import ConfigurationError
 from rmq_core.discipline.reliable import keys as schema
 from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.protocol import Capabilities, able, lacking
 from rmq_core.reliable import ReliableConfig
 
 
@@ -33,19 +31,6 @@ def test_an_invalid_setting_raises_an_error_that_names_it(name: str, value: Any)
         ReliableConfig(**{name: value})
 
 
-def test_settings_cannot_be_changed() -> None:
-    with pytest.raises(FrozenInstanceError):
-        ReliableConfig().timeout = 1  # type: ignore[misc]
-
-
-def test_the_capabilities_are_those_the_data_structure_allows() -> None:
-    assert ReliableQueue.capabilities == Capabilities(
-        fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True
-    )
-    assert "reliable" in able("extend")
-    assert "reliable" not in lacking("reliable", "delay").able
-
-
 def test_the_schema_in_the_docstring_lists_every_key() -> None:
     keys = ReliableKeys("q")
     listed = set(re.findall(r"^rmq:reliable:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
@@ -53,11 +38,3 @@ def test_the_schema_in_the_docstring_lists_every_key() -> None:
     assert listed == own | {"processing", "claims", "slot"}
     assert all(getattr(keys, name) == f"rmq:reliable:{{q}}:{name}".encode() for name in own)
     assert (keys.processing("w"), keys.claims("w")) == (keys.prefix + b"processing:w", keys.prefix + b"claims:w")
-
-
-def test_a_reaper_sleeps_a_tenth_of_the_timeout_within_limits() -> None:
-    queue: Any = SimpleNamespace(config=ReliableConfig(timeout=600))
-    assert [Reaper(queue, timeout).interval_s for timeout in (None, 10, 0.1, 86400)] == [60, 1, 0.1, 60]
-    assert Reaper(queue, interval=7).interval_s == 7
-    with pytest.raises(ConfigurationError, match="interval"):
-        Reaper(queue, interval=0)

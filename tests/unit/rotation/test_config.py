@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from redis.crc import key_slot
 
-from rmq_core import ConfigurationError, RotationQueue
+from rmq_core import ConfigurationError
 from rmq_core.discipline.rotation import keys as schema
 from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.protocol import Capabilities
@@ -27,17 +27,6 @@ def test_an_invalid_setting_raises_an_error_that_names_it(name: str, value: Any)
 def test_the_timeout_is_whole_seconds() -> None:
     assert RotationConfig(timeout=timedelta(minutes=1)).timeout_s == 60
     assert RotationConfig(timeout=0).timeout_s == 0
-
-
-def test_settings_cannot_be_changed() -> None:
-    with pytest.raises(FrozenInstanceError):
-        RotationConfig().timeout = 1  # type: ignore[misc]
-
-
-def test_the_capabilities_are_those_the_data_structure_allows() -> None:
-    assert RotationQueue.capabilities == Capabilities(
-        auto_reclaim=True, partial_settle=True, batch=True, payload="id", order="rotation"
-    )
 
 
 @pytest.mark.parametrize("name", ["q", "a queue", "żółw", "a:b"])

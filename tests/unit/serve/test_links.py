@@ -7,7 +7,6 @@ import pytest
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.plugin.holders import path_of
 from rmq_core import ConfigurationError
-from rmq_core.envelope.publishers import publisher_of
 from rmq_core.serve.links import DAGSTER, Links
 from rmq_dagster.runs import is_run_id
 
@@ -36,15 +35,6 @@ def test_the_owners_that_dagster_writes_are_recognised(owner: str) -> None:
     assert is_run_id(owner) is (DAGSTER.fullmatch(owner) is not None)
 
 
-def test_a_run_of_dagster_is_linked() -> None:
-    assert Links(ADDRESSES).holder_of(RUN) == {
-        "names": ["Dagster", "run 0b8c7e52"],
-        "run": RUN,
-        "attempt": "",
-        "href": f"http://dagster.test:3000/runs/{RUN}",
-    }
-
-
 def test_an_application_of_spark_is_linked_to_the_history_server_or_to_an_address_of_its_own() -> None:
     yarn = Links(["spark=https://yarn.test/cluster/app/{application}"])
     for owner in ("spark:application_1_2", "spark:application_1_2/0b8c", "spark application_1_2"):
@@ -55,39 +45,6 @@ def test_an_application_of_spark_is_linked_to_the_history_server_or_to_an_addres
             "http://spark.test:18080/history/application_1_2/jobs/",
         )
         assert (yarn.holder_of(owner) or {}).get("href") == "https://yarn.test/cluster/app/application_1_2"
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_the_task_that_published_a_message_is_linked_without_a_try(task: TaskIdentity) -> None:
-    found = Links(ADDRESSES).holder_of(publisher_of(task.headers))
-    assert found == {
-        "names": [task.dag_id, task.task_id if task.map_index < 0 else f"{task.task_id} [{task.map_index}]"],
-        "run": task.run_id,
-        "attempt": "",
-        "href": f"https://airflow.test/team{path_of(task).partition('?')[0]}",
-    }
-
-
-@pytest.mark.parametrize(
-    ("publisher", "names"),
-    [
-        (f"dagster etl/{RUN}/load[a/b]", ["Dagster", "etl", "load[a/b]"]),
-        (f"dagster __ASSET_JOB/{RUN}/flights", ["Dagster", "flights"]),
-        (f"dagster etl/{RUN}", ["Dagster", "etl", "run 0b8c7e52"]),
-    ],
-)
-def test_the_step_that_published_a_message_is_linked_to_its_run(publisher: str, names: list[str]) -> None:
-    found = Links(ADDRESSES).holder_of(publisher)
-    assert found == {"names": names, "run": RUN, "attempt": "", "href": f"http://dagster.test:3000/runs/{RUN}"}
-
-
-def test_holders_are_named_without_an_address_too() -> None:
-    found = [Links().holder_of(owner) for owner in (TASKS[0].owner, RUN, f"spark-{uuid.UUID(RUN).hex}")]
-    assert [holder and (holder["names"][0], holder["href"]) for holder in found] == [
-        ("etl", None),
-        ("Dagster", None),
-        ("Spark", None),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
-    BinaryType,
     DoubleType,
     IntegerType,
     LongType,
@@ -16,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
-from rmq_spark.schema import MESSAGE_SCHEMA, WRITTEN
+from rmq_spark.schema import WRITTEN
 from rmq_spark.write.columns import columns_of
 
 TEXTS = MapType(StringType(), StringType())
@@ -30,11 +29,6 @@ def messages(batch: dict[str, list[Any]], dedup_key: str | None = None, **column
     as_json = columns.pop("as_json", False)
     found = columns_of(schema(**columns), dedup_key, as_json=as_json)
     return list(found.messages(pa.RecordBatch.from_pydict(batch)))
-
-
-@pytest.mark.parametrize(("kind", "payloads"), [(StringType(), ["a", "b"]), (BinaryType(), [b"a", b"b"])])
-def test_rows_with_only_payloads_become_messages(kind: Any, payloads: list[Any]) -> None:
-    assert messages({"value": payloads}, value=kind) == payloads
 
 
 def test_a_message_has_the_values_of_its_row() -> None:
@@ -51,15 +45,6 @@ def test_a_message_has_the_values_of_its_row() -> None:
     assert list(found) == [NewMessage("a", "i", {"k": "v"}, 1.5), NewMessage("b")]
 
 
-def test_numbers_are_deduplication_keys_too() -> None:
-    found = messages({"payload": ["a", "b"], "n": [7, None]}, "n", payload=StringType(), n=LongType())
-    assert [message.dedup_key for message in found] == ["7", None]
-
-
-def test_a_read_message_can_be_forwarded() -> None:
-    assert columns_of(MESSAGE_SCHEMA).own == ("message_id", "headers")
-
-
 def test_every_writable_column_fills_one_field_of_a_message() -> None:
     fields = [column.field for column in WRITTEN.values()]
     assert len(set(fields)) == len(fields)
@@ -68,19 +53,10 @@ def test_every_writable_column_fills_one_field_of_a_message() -> None:
     )
 
 
-def test_json_text_becomes_its_value() -> None:
-    assert messages({"payload": ['{"a": 1}', "[]"]}, payload=StringType(), as_json=True) == [{"a": 1}, []]
-
-
 @pytest.mark.parametrize("text", ["{", "1", '"text"'])
 def test_json_that_is_no_object_or_array_is_refused(text: str) -> None:
     with pytest.raises(PayloadError, match="JSON"):
         messages({"payload": [text]}, payload=StringType(), as_json=True)
-
-
-def test_a_row_without_a_payload_is_refused() -> None:
-    with pytest.raises(PayloadError, match="column payload is null in 1 rows: filter them out"):
-        messages({"payload": ["a", None]}, payload=StringType())
 
 
 @pytest.mark.parametrize(

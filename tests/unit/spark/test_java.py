@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_spark import java_home, spark_environment
+from rmq_spark import java_home
 from rmq_spark.runtime import java
 
 PROPERTIES = """#!/bin/sh
@@ -50,17 +48,6 @@ def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     assert java_home() == tmp_path / "jdk"
 
 
-def test_the_error_for_a_java_home_without_java_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(ConfigurationError, match="JAVA_HOME is '/nowhere'"):
-        java_home()
-
-
-def test_a_java_on_path_reports_its_home(machine: Path) -> None:
-    put_java(machine, PROPERTIES.format(home="/usr/lib/jvm/seventeen", version=17))
-    assert java_home() == Path("/usr/lib/jvm/seventeen")
-
-
 @pytest.mark.parametrize(
     "script", [PROPERTIES.format(home="/old", version="1.8"), "#!/bin/sh\necho install it; exit 1\n"]
 )
@@ -97,31 +84,9 @@ def test_only_the_current_user_can_write_to_the_directory_of_the_launcher() -> N
     assert stat.S_IMODE((home / "bin" / "java").stat().st_mode) == 0o700
 
 
-def test_a_cache_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
-    shared = tmp_path / "cache" / "rmq"
-    shared.mkdir(parents=True)
-    shared.chmod(0o777)
-    assert java_home().parent == tmp_path / f"rmq-{os.getuid()}"
-
-
-def test_the_launcher_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = java_home()
-    made = (first / "bin" / "java").stat().st_mtime_ns
-    assert java_home() == first
-    assert (first / "bin" / "java").stat().st_mtime_ns == made
-
-
 def test_a_launcher_that_another_process_made_meanwhile_is_used(tmp_path: Path) -> None:
     home = tmp_path / "java-home"
     java._install(home, "first")
     java._install(home, "second")
     assert (home / "bin" / "java").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir() if path.name not in ("path", "cache")] == ["java-home"]
-
-
-def test_spark_gets_this_interpreter_unless_another_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
-    assert spark_environment()["PYSPARK_PYTHON"] == sys.executable
-    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
-    assert spark_environment()["PYSPARK_DRIVER_PYTHON"] == "/opt/python"

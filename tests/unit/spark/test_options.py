@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_core.protocol import DISCIPLINES
 from rmq_spark.data_source import RmqDataSource
 from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, size, text, whole
-from rmq_spark.place.source import DISCIPLINE
 
 URL = text("url", secret=True)
 QUEUE = text("queue", "the name of a queue")
@@ -16,19 +14,6 @@ BATCH = whole("batchSize").or_else(1000)
 SINK = text("sinkId").or_else(None)
 DECLARED = (URL, QUEUE, BATCH, SINK)
 GIVEN = {"url": "redis://localhost", "queue": "work"}
-
-
-def test_options_are_found_in_any_case_by_their_declaration() -> None:
-    options = OptionValues(GIVEN | {"BATCHSIZE": "50"}, DECLARED)
-    assert (options[QUEUE], options[BATCH], options[SINK]) == ("work", 50, None)
-
-
-def test_every_discipline_of_the_core_can_be_named() -> None:
-    assert [DISCIPLINE.value(name) for name in DISCIPLINES] == list(DISCIPLINES)
-
-
-def test_an_option_that_is_not_given_has_its_default() -> None:
-    assert OptionValues(GIVEN, DECLARED)[BATCH] == 1000
 
 
 @pytest.mark.parametrize(
@@ -50,11 +35,6 @@ def test_an_unknown_option_is_refused_when_a_frame_is_made(mode: str) -> None:
         RmqDataSource({"mode": mode, "qeue": "work"}).schema()
 
 
-@pytest.mark.parametrize("given", [{"mode": "browse", "limit": "5"}, {"lease": "x"}, {"maxMessagesPerBatch": "5"}])
-def test_read_and_stream_options_are_accepted_when_a_frame_is_created(given: dict[str, str]) -> None:
-    assert "payload" in RmqDataSource(GIVEN | given).schema().names
-
-
 def test_a_missing_lease_names_the_two_ways_to_read_without_one() -> None:
     source = RmqDataSource(GIVEN)
     with pytest.raises(ConfigurationError, match=r"(?s)needs the option 'lease'.*claimed_batch.*mode=browse"):
@@ -66,10 +46,6 @@ def test_the_error_for_options_that_a_table_lost_states_it(hook: str) -> None:
     source = RmqDataSource({})
     with pytest.raises(ConfigurationError, match=r"(?s)CREATE TEMPORARY VIEW v USING rmq.* WITH \('url'"):
         getattr(source, hook)(source.schema())
-
-
-def test_options_that_spark_adds_are_ignored() -> None:
-    assert OptionValues(GIVEN | {"checkpointLocation": "/tmp/x"}, DECLARED)[QUEUE] == "work"
 
 
 @pytest.mark.parametrize("given", [{"url": "redis://localhost"}, GIVEN | {"queue": ""}])

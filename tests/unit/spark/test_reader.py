@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import Lease, MalformedMessage, RedisSettings
+from rmq_core import Columns, Lease, RedisSettings
 from rmq_core.envelope.codec import body, message_of, stamp
 from rmq_core.messages import Columns
 from rmq_spark.read.lease import (
@@ -29,9 +29,7 @@ from rmq_spark.schema import (
     leased_batch,
 )
 
-PAYLOAD = '{"a":"ü","b":1}'.encode()
 HEADERS = b'{"source":"test"}'
-NOTHING = Columns([], [], [], [], [], [])
 
 
 def columns(*payloads: bytes, headers: tuple[bytes, ...] = (HEADERS,)) -> Columns:
@@ -60,23 +58,6 @@ def test_slices_of_a_partly_settled_lease_cover_the_rest() -> None:
     assert [(piece.lo, piece.hi, piece.unsettled) for piece in slices] == [(0, 6, 3), (6, 21, 3)]
 
 
-def test_a_batch_has_exactly_the_schema_that_spark_compares_with() -> None:
-    batch = record_batch(columns(PAYLOAD), "lease-1", "work")
-    assert batch.schema.equals(arrow_schema(MESSAGE_SCHEMA))
-
-
-def test_a_batch_holds_what_was_published() -> None:
-    row = record_batch(columns(PAYLOAD), "lease-1", "work").to_pylist()[0]
-    assert row["payload"] == '{"a":"ü","b":1}'.encode()
-    assert dict(row["headers"]) == {"source": "test"}
-    assert (row["message_id"], row["deliveries"], row["lease"], row["queue"]) == ("id-1", 2, "lease-1", "work")
-    assert row["enqueued_at"].timestamp() == 1_700_000_000.123
-
-
-def test_a_batch_without_messages_has_the_same_schema() -> None:
-    assert record_batch(NOTHING, "lease-1", "work").schema == record_batch(columns(PAYLOAD), "lease-1", "work").schema
-
-
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
@@ -97,11 +78,6 @@ def test_headers_become_maps(headers: tuple[bytes, ...], expected: list[dict[str
     for found, schema in ((batch, MESSAGE_SCHEMA), (browsed_batch(list(map(browsed_row, seen))), BROWSE_SCHEMA)):
         assert [dict(row["headers"]) for row in found.to_pylist()] == expected
         assert found.schema.equals(arrow_schema(schema))
-
-
-def test_damaged_headers_raise_an_error() -> None:
-    with pytest.raises(MalformedMessage):
-        record_batch(columns(b"x", headers=(b"{",)), "lease-1", "work")
 
 
 def test_a_reader_travels_without_the_messages_of_its_lease() -> None:

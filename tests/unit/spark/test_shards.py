@@ -11,15 +11,19 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from redis.crc import key_slot
 
-from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeaseLost, NewMessage, QueueUnavailable
-from rmq_core.reports import SettleReport
-from rmq_spark.batch.held import claim_shards, name_of
+from rmq_core import (
+    ConfigurationError,
+    Lease,
+    NewMessage,
+    QueueUnavailable,
+    SettleReport,
+)
+from rmq_spark.batch.held import claim_shards
 from rmq_spark.data_source import CLAIM
 from rmq_spark.place.options import OptionValues
 from rmq_spark.place.shards import Router, shard_names
 from rmq_spark.place.source import Source
 from rmq_spark.read.browse import BROWSE
-from rmq_spark.read.lease import info_of
 from rmq_spark.stream.options import STREAM
 from rmq_spark.write.sink import sink_of, writer_of
 from rmq_spark.write.stream import stream_writer_of
@@ -104,59 +108,6 @@ def test_messages_without_a_key_are_distributed_round_robin_in_order() -> None:
 
 def test_each_shard_has_a_lease_named_after_the_batch() -> None:
     assert claimed(Queue(100), Queue(0), Queue(100)) == [("run/s0", 4), ("run/s2", 8)]
-
-
-@pytest.mark.parametrize("counts", [(100, 100, 100), (1, 100, 100), (100, 0, 7), (0, 0, 5), (0, 0, 0)])
-def test_messages_missing_in_one_shard_are_claimed_from_later_ones(counts: tuple[int, ...]) -> None:
-    assert sum(count for _, count in claimed(*map(Queue, counts))) <= 12
-    assert sum(count for _, count in claimed(*map(Queue, sorted(counts)))) == min(12, sum(counts))
-
-
-def test_no_more_is_claimed_than_wanted() -> None:
-    assert claimed(*(Queue(9) for _ in range(4)), max_messages=2) == [("run/s0", 1), ("run/s1", 1)]
-
-
-def test_leases_without_an_id_of_the_caller_are_named_by_the_queues() -> None:
-    queue = Queue(1)
-    assert claimed(queue, lease_id=None) == [("made up", 1)]
-    assert queue.said == [("claim 12", None)]
-
-
-def test_a_retry_gets_exactly_what_an_earlier_try_left() -> None:
-    fresh, left = Queue(100), Queue(100, left=50)
-    assert claimed(fresh, left) == [("run/s1", 50)]
-    assert fresh.said == []
-
-
-def test_the_rest_of_a_partly_acked_batch_is_acked() -> None:
-    queues = Queue(9, left=3), Queue(9, acked=4), Queue(9)
-    with pytest.raises(LeaseAlreadySettled) as settled:
-        claimed(*queues)
-    assert (settled.value.lease_id, settled.value.acked) == ("run", 7)
-    assert [queue.said for queue in queues] == [[("ack", "run/s0")], [], []]
-
-
-@pytest.mark.parametrize(("keep", "after"), [(False, [("release", "run/s0")]), (True, [])])
-def test_a_failed_claim_releases_the_earlier_shards_unless_a_retry_needs_them(
-    *, keep: bool, after: list[tuple[str, str]]
-) -> None:
-    queue = Queue(9)
-    with pytest.raises(QueueUnavailable):
-        claimed(queue, Queue(9, down=True), keep=keep)
-    assert queue.said[1:] == after
-
-
-def test_a_batch_of_shards_is_named_after_the_claims_of_all() -> None:
-    held = claim_shards([Queue(1), Queue(1)], max_messages=2, lease_id="run")  # type: ignore[list-item]
-    infos = [info_of(each.queue, each.lease.id) for each in held]
-    assert name_of(infos) == "run/s0@5000+run/s1@5000"
-    assert name_of(infos[:1]) == "run/s0@5000", "what is left of a batch has a name of its own"
-    assert len(name_of(infos * 100)) == 64
-
-
-def test_a_missing_lease_counts_as_lost() -> None:
-    with pytest.raises(LeaseLost):
-        info_of(Queue(1), "run/s0")  # type: ignore[arg-type]
 
 
 def test_a_batch_of_shards_does_not_wait() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from rmq_spark.runtime.shipping import SelfContainedSource, packed, self_contained, self_contained_source
+from rmq_spark.runtime.shipping import packed, self_contained, self_contained_source
 from rmq_spark.tables import appender
 
 ROOT = Path(__file__).parents[3]
@@ -76,11 +76,6 @@ def test_an_appender_works_in_a_python_without_the_package(tmp_path: Path) -> No
     assert told == ["rmq_spark", "ConfigurationError rmq_core.errors", "/a/table"]
 
 
-def test_an_appender_is_the_same_after_pickling_where_the_package_is() -> None:
-    arrived = pickle.loads(cloudpickle.dumps(appender("/a/table", str)))  # type: ignore[no-untyped-call, arg-type]
-    assert (type(arrived), arrived.table, arrived.rows) == (type(appender("")), "/a/table", str)
-
-
 class Reader:
     """An object that a source creates."""
 
@@ -93,8 +88,3 @@ def test_an_object_created_by_a_source_is_equal_after_pickling() -> None:
     assert isinstance(made, Reader)
     arrived = pickle.loads(cloudpickle.dumps(made))  # type: ignore[no-untyped-call]
     assert (type(arrived), arrived.number) == (Reader, 7)
-
-
-def test_options_are_handed_on() -> None:
-    source = SelfContainedSource({"mode": "browse"})
-    assert "state" in source.schema().fieldNames()

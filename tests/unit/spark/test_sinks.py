@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from rmq_core import ConfigurationError, Overflow, RedisMessageQueueError, Stage, Unsupported
-from rmq_spark.write.settling import FailedDelivery, RmqSettler, settler_of
-from rmq_spark.write.sink import Written, sink_of, stages_of, writer_of
+from rmq_core import ConfigurationError, RedisMessageQueueError, Stage, Unsupported
+from rmq_spark.write.settling import FailedDelivery, settler_of
+from rmq_spark.write.sink import Written, stages_of, writer_of
 from rmq_spark.write.stream import stream_writer_of
 
 PLACE = {"url": "redis://user:canary@localhost", "queue": "work"}
@@ -21,18 +20,6 @@ ROWS = StructType(
         StructField("deliveries", IntegerType()),
     ]
 )
-
-
-def test_rows_are_staged_by_default() -> None:
-    assert not sink_of(PLACE, SCHEMA).direct
-    assert sink_of(PLACE | {"DELIVERY": "Direct"}, SCHEMA).direct
-
-
-def test_a_sink_reaches_the_executors_unchanged() -> None:
-    sink = sink_of(PLACE | {"sinkId": "s", "maxReady": "5", "waitForRoom": "2 s"}, SCHEMA)
-    assert pickle.loads(pickle.dumps(sink)) == sink
-    assert sink.config.overflow == Overflow.BLOCK(2)
-    assert "canary" not in repr(sink)
 
 
 def test_stages_are_ordered_by_partition_without_the_empty_ones() -> None:
@@ -112,9 +99,3 @@ def test_failed_rows_of_another_queue_are_refused_before_any_is_settled() -> Non
     other = pa.RecordBatch.from_pylist([row | {"queue": "work"}, row | {"queue": "work/s1"}])
     with pytest.raises(ConfigurationError, match=r"'work/s1' cannot be settled in 'work'; .*batch\.nack"):
         settler.write(iter([other]))
-
-
-def test_failed_rows_have_their_own_writer() -> None:
-    assert isinstance(writer_of(PLACE | {"operation": "dead"}, ROWS, overwrite=False), RmqSettler)
-    with pytest.raises(ConfigurationError, match="a stream only publishes"):
-        stream_writer_of(PLACE | {"operation": "nack"}, ROWS, overwrite=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmq_core import ConfigurationError
-from rmq_spark.tables import BatchName, TableConflict, TableNotFound, append_once
+from rmq_spark.tables import BatchName, TableConflict, TableNotFound
 from rmq_spark.tables import log as logs
 from rmq_spark.tables.iceberg import REMEMBER_FOR
 from rmq_spark.tables.log import CommitConflict, append_under, log_of
@@ -145,14 +143,6 @@ def test_iceberg_forgets_claims_that_are_older_than_the_window_and_nothing_else(
     assert "commit.retry.num-retries" not in kit.table.properties, "other writers keep their retries"
 
 
-def test_the_handle_of_the_caller_is_left_as_it_is(kit: Kit) -> None:
-    table = kit.table
-    kit.plain_append([1])
-    assert append_under(CLAIM, log_of(table), lambda: rows_of([2]), ignored)
-    assert kit.numbers() == [0, 1, 2]
-    assert "commit.retry.num-retries" not in getattr(getattr(table, "metadata", None), "properties", {})
-
-
 class Scripted:
     """A log whose commits end as scripted."""
 
@@ -213,17 +203,3 @@ def test_a_table_that_does_not_exist_is_reported_with_how_to_create_it(tmp_path:
     kit.catalog.drop_table("tests.numbers")
     with pytest.raises(TableNotFound, match=r"no Iceberg table tests\.numbers any more.*create_table"):
         dropped.remembers(CLAIM)
-
-
-def test_a_missing_package_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "rmq_spark.tables.delta", raising=False)
-    monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'rmq\[delta\]'"):
-        log_of("/data/orders")
-
-
-def test_other_tables_and_batches_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"deltalake\.DeltaTable or a pyiceberg Table, not dict"):
-        log_of({})
-    with pytest.raises(ConfigurationError, match=r"batch must be the batch of claimed_batch .* not Table"):
-        append_once(rows_of([1]), tmp_path)

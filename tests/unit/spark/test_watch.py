@@ -12,7 +12,7 @@ import pytest
 
 from rmq_core import Lease, QueueUnavailable
 from rmq_spark.batch.held import ShardBatch
-from rmq_spark.batch.watch import LossWatch, _parent_of, _starters, margin_s
+from rmq_spark.batch.watch import LossWatch, _parent_of, _starters
 
 LEASE = Lease("work", "lease-1", "me", 1, None, "7.token")
 
@@ -47,22 +47,6 @@ def test_a_lease_with_another_fencing_token_is_lost(info: Any, *, gone: bool) ->
     seen = watch(info)
     assert (seen.gone() is LEASE) is gone
     seen.close()
-
-
-def test_a_loss_triggers_the_callback() -> None:
-    cancelled = Event()
-    seen = watch(None, cancelled.set)
-    assert cancelled.wait(5)
-    seen.close()
-
-
-def test_nothing_is_checked_after_the_end() -> None:
-    acted = Event()
-    seen = watch(SimpleNamespace(fence=7), acted.set)
-    seen.close()
-    seen._held[0].queue.info = None  # type: ignore[attr-defined]  # as after our own ack
-    assert not any(thread.is_alive() for thread in seen._threads)
-    assert not acted.is_set()
 
 
 def test_the_starter_of_a_driver_is_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,11 +92,6 @@ def test_a_check_that_hangs_does_not_hide_an_approaching_deadline(monkeypatch: p
     assert not lease.lost, "it acts before the lease expires"
     seen.close()  # and does not wait for Redis
     answered.set()
-
-
-@pytest.mark.parametrize(("lease_s", "margin"), [(1.5, 0.15), (30, 3), (600, 5)])
-def test_the_margin_is_a_tenth_of_the_lease_and_at_most_five_seconds(lease_s: float, margin: float) -> None:
-    assert margin_s(lease_s) == pytest.approx(margin)
 
 
 def test_a_cancellation_that_fails_is_tried_again() -> None:

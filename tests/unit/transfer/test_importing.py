@@ -11,8 +11,7 @@ from rmq_core.discipline.leased.config import CAPABILITIES, LeasedConfig
 from rmq_core.discipline.leased.operations import moving
 from rmq_core.envelope import codec
 from rmq_core.envelope.stored import StoredMessage
-from rmq_core.errors import ExportDamaged, ImportConflict, PayloadError, QueueFull, Unsupported
-from rmq_core.queue.base import tools_of
+from rmq_core.errors import ExportDamaged, ImportConflict, PayloadError, QueueFull
 from rmq_core.queue.moving import Importable, ImportEntry
 from rmq_core.transfer.importing import Import, ImportOptions, ImportProgress
 from rmq_core.transfer.lines import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line
@@ -148,27 +147,6 @@ def test_another_file_than_the_one_begun_is_refused_before_anything_is_written(o
     assert len(queue.chunks) == 1
 
 
-def test_another_file_after_a_finished_one_is_another_import() -> None:
-    queue = Remembering()
-    imported(queue, export(*LINES[:5]))
-    imported(queue, export(*LINES[5:10]))
-    assert queue.ids == [f"m{number}" for number in range(10)]
-
-
-def test_a_file_that_grew_adds_only_what_is_new() -> None:
-    queue = Remembering()
-    imported(queue, export(*LINES[:5]))
-    assert imported(queue, export(*LINES[:8])).imported == 3
-    assert queue.ids == [f"m{number}" for number in range(8)]
-
-
-def test_an_empty_export_is_imported() -> None:
-    queue = Remembering()
-    assert imported(queue, export()) == (0, 0, 0, {})
-    assert imported(queue, export()) == (0, 0, 0, {})
-    assert imported(queue, export(*LINES[:5])).imported == 5
-
-
 def test_only_the_chosen_states_are_imported_and_an_interrupted_run_still_goes_on() -> None:
     lines = [message(number, "dead" if number % 3 else "ready") for number in range(4000)]
     queue = Remembering()
@@ -216,8 +194,3 @@ def test_a_message_without_a_time_counts_as_enqueued_at_the_import() -> None:
     tools_of(queue).import_chunk = lambda *args: given.append(args)  # type: ignore[method-assign]
     entry.run(ExportFile(export(line)))
     assert given[0][3][0].args == (b"0 5000 0 m1 s0 x",)
-
-
-def test_a_queue_that_cannot_import_is_refused() -> None:
-    with pytest.raises(Unsupported, match="has no import"):
-        Import(type("Other", (), {"discipline": "other"})(), "a")

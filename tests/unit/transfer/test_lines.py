@@ -47,17 +47,6 @@ def test_a_whole_file_is_read_to_its_end() -> None:
     file.check_end("")
 
 
-def test_other_line_ends_and_empty_lines_change_nothing() -> None:
-    lines = [line.replace(b"\n", b"\r\n") for line in (HEADER, *MESSAGES)]
-    read(*lines, b"\n", FOOTER[:-1], b"\n").check_end("")
-
-
-def test_messages_before_the_present_one_are_counted() -> None:
-    file = ExportFile([HEADER, *MESSAGES, FOOTER])
-    seen = [(file.messages, file.digest.text) for _ in file]
-    assert seen == [(0, digest_of()), (1, digest_of(MESSAGES[0]))]
-
-
 @pytest.mark.parametrize("cut", [1, 20, len(FOOTER) + 1, len(FOOTER) + 10])
 def test_a_truncated_file_is_noticed_and_its_last_piece_is_no_message(cut: int) -> None:
     text = b"".join([HEADER, *MESSAGES, FOOTER])[: -cut - 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -36,43 +35,6 @@ def open_pipes(monkeypatch: pytest.MonkeyPatch, extras: dict[str, Any]) -> None:
 def enter(monkeypatch: pytest.MonkeyPatch, handover: Handover) -> None:
     for name, value in handover.environment().items():
         monkeypatch.setenv(name, value)
-
-
-def test_parameters_carry_all_but_the_secrets() -> None:
-    flag, text = HANDOVER.parameters(SECRETS)
-    assert flag == "--rmq-handover"
-    assert json.loads(text) == {
-        "queue": "work",
-        "lease_id": "dag/run/task/-1",
-        "owner": "try-1",
-        "lease_ms": 300_000,
-        "adopt_ms": 600_000,
-        "username": "spark",
-        "credentials": SECRETS,
-        "url": "redis://cache:6380/2",
-    }
-
-
-@pytest.mark.parametrize("joined", [False, True])
-def test_a_driver_reads_the_parameters_among_its_own(*, joined: bool) -> None:
-    given = HANDOVER.parameters(SECRETS)
-    argv = ["--table", "t", *(["=".join(given)] if joined else given), "--rmq", "5"]
-    assert Handover.from_parameters(argv) == HANDOVER
-
-
-def test_a_driver_reads_the_extras_as_json_brings_them() -> None:
-    extras = json.loads(json.dumps({"mine": 1, **HANDOVER.extras(SECRETS)}))
-    assert CANARY not in str(extras)
-    assert Handover.from_extras(extras) == HANDOVER
-
-
-def test_a_user_name_and_other_credentials_may_be_secrets_too() -> None:
-    settings = RedisSettings.from_url(f"sentinel://a:{CANARY}@s:1/main?sentinel_username=b&sentinel_password={CANARY}")
-    names = {"username": "u", "password": "p", "sentinel_password": "q"}
-    given = Handover(settings, "work", "l", "o").parameters({name: f"vault:{short}" for name, short in names.items()})
-    found = Handover.from_parameters(given, resolve=str.upper).settings
-    assert (found.username, found.password) == ("VAULT:U", "VAULT:P")
-    assert (found.sentinel_username, found.sentinel_password) == ("b", "VAULT:Q")
 
 
 def test_a_connection_without_credentials_needs_no_reference() -> None:
@@ -160,17 +122,3 @@ def test_without_a_handover_each_place_is_named(monkeypatch: pytest.MonkeyPatch)
     start(monkeypatch)
     with pytest.raises(ConfigurationError, match=r"--rmq-handover.*rmq_handover.*RMQ_HANDOVER"):
         Handover.find()
-
-
-def test_an_environment_may_hold_references_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, text = HANDOVER.parameters(SECRETS)
-    assert Handover.from_environment({"RMQ_HANDOVER": text}) == HANDOVER
-
-
-def test_neither_a_handover_nor_its_errors_show_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    start(monkeypatch, *HANDOVER.parameters(SECRETS))
-    assert CANARY not in repr(Handover.find())
-    names = json.loads(HANDOVER.parameters(SECRETS)[1]) | {"url": "nonsense://cache"}
-    with pytest.raises(ConfigurationError) as error:
-        Handover.from_parameters(["--rmq-handover", json.dumps(names)])
-    assert CANARY not in str(error.value)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rmq_core import Lease, LeasedConfig, LeaseLost, LeaseOwnedByOther, LeftUnsettled, RedisSettings
-from rmq_core.reports import LeaseInfo, SettledRecord
+from rmq_core import (
+    Lease,
+    LeasedConfig,
+    LeaseInfo,
+    LeaseLost,
+    LeaseOwnedByOther,
+    SettledRecord,
+)
 from rmq_core.work import Submission
 
 SOON = dt.timedelta(seconds=60)
@@ -102,12 +107,6 @@ def record() -> SettledRecord:
     return SettledRecord("run-1/step", 3, "run-1", dt.datetime.now(dt.UTC))
 
 
-def test_the_driver_receives_the_lease_and_its_owner_but_not_the_token(submission: Submission) -> None:
-    text = submission.handover(RedisSettings.from_url("redis://cache")).environment()["RMQ_HANDOVER"]
-    names = {"queue": "flights", "lease_id": "run-1/step", "owner": "run-1"}
-    assert json.loads(text) == {**names, "lease_ms": 6000, "credentials": []}
-
-
 def test_a_submitter_recognizes_the_adoption_by_its_own_driver_and_only_watches_from_then_on(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
@@ -120,12 +119,6 @@ def test_a_submitter_recognizes_the_adoption_by_its_own_driver_and_only_watches_
     assert not submission.held
 
 
-def test_a_foreign_owner_means_the_lease_is_lost(queue: ScriptedQueue, submission: Submission) -> None:
-    queue.token, queue.info = "3.c", info("run-2")
-    with pytest.raises(LeaseOwnedByOther):
-        submission.poll()
-
-
 def test_a_reclaim_before_the_driver_adopted_means_the_lease_is_lost(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
@@ -134,15 +127,6 @@ def test_a_reclaim_before_the_driver_adopted_means_the_lease_is_lost(
     queue.token = queue.info = None
     with pytest.raises(LeaseLost):
         submission.poll()
-
-
-def test_a_driver_that_adopts_and_settles_message_by_message_between_two_checks_has_settled(
-    queue: ScriptedQueue, submission: Submission
-) -> None:
-    queue.token = queue.info = None  # a message was nacked: no record
-    submission.poll()
-    assert not submission.held
-    assert submission.finish() is None
 
 
 def test_a_lease_that_disappears_after_its_deadline_was_reclaimed_even_if_the_driver_had_adopted_it(
@@ -189,53 +173,6 @@ def test_a_different_clock_of_the_server_does_not_turn_a_lost_lease_into_a_settl
         submission.poll()
 
 
-def test_success_requires_the_record_of_the_drivers_ack(queue: ScriptedQueue, submission: Submission) -> None:
-    queue.token, queue.info, queue.record = None, None, record()
-    assert submission.finish() == 3
-    assert queue.calls == []
-
-
-def test_the_submitter_acks_for_a_driver_that_never_adopted(queue: ScriptedQueue, submission: Submission) -> None:
-    assert submission.finish() == 3
-    assert queue.calls == ["ack"]
-
-
-def test_a_driver_that_adopted_and_left_its_messages_unsettled_is_no_success(
-    queue: ScriptedQueue, submission: Submission
-) -> None:
-    adopt_as_driver(queue)
-    with pytest.raises(LeftUnsettled, match="unsettled"):
-        submission.finish()
-    assert queue.calls == []
-
-
-def test_keeping_a_lease_for_the_retry_fences_the_driver_off_and_moves_the_deadline(
-    queue: ScriptedQueue, submission: Submission
-) -> None:
-    adopt_as_driver(queue)
-    assert submission.keep(700)
-    assert queue.calls == ["adopt for 700"]
-    assert queue.token == "9.z"
-
-
-def test_a_lease_kept_for_an_unknown_time_has_its_ordinary_duration(
-    queue: ScriptedQueue, submission: Submission
-) -> None:
-    adopt_as_driver(queue)
-    assert submission.keep()
-    assert queue.calls == ["adopt for None"]
-
-
-def test_a_final_failure_nacks_with_the_reason(queue: ScriptedQueue, submission: Submission) -> None:
-    assert submission.give_up("exit code 3")
-    assert queue.calls[-1] == "nack: exit code 3"
-
-
-def test_give_back_releases_the_lease(queue: ScriptedQueue, submission: Submission) -> None:
-    assert submission.give_back()
-    assert queue.calls[-1] == "release"
-
-
 @pytest.mark.parametrize("ending", ["keep", "give_up", "give_back"])
 def test_a_late_end_never_affects_the_lease_of_a_running_retry(
     queue: ScriptedQueue, submission: Submission, ending: str
@@ -243,32 +180,4 @@ def test_a_late_end_never_affects_the_lease_of_a_running_retry(
     queue.info = info("run-2")
     arguments = {"keep": (700,), "give_up": ("late",), "give_back": ()}[ending]
     assert getattr(submission, ending)(*arguments) is False
-    assert queue.calls == []
-
-
-def test_a_restarted_submitter_watches_a_driver_that_has_adopted(queue: ScriptedQueue) -> None:
-    held: Any = queue
-    resumed = Submission.resumed(held, made(token="1.a"), fence=1)
-    assert resumed is not None
-    assert resumed.adopted
-    resumed.poll()
-    assert queue.calls == []
-
-
-def test_a_restarted_submitter_takes_back_a_lease_that_no_driver_has_adopted(queue: ScriptedQueue) -> None:
-    held: Any = queue
-    resumed = Submission.resumed(held, made(token="1.a"), fence=2)
-    assert resumed is not None
-    assert not resumed.adopted
-    assert resumed.lease.token == queue.token
-    assert queue.calls == ["adopt for None"]
-
-
-@pytest.mark.parametrize("present", [None, info("run-2")])
-def test_a_restarted_submitter_leaves_the_leases_of_others_alone(
-    queue: ScriptedQueue, present: LeaseInfo | None
-) -> None:
-    queue.info = present
-    held: Any = queue
-    assert Submission.resumed(held, made(token="1.a"), fence=2) is None
     assert queue.calls == []

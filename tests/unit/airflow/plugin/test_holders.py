@@ -12,11 +12,6 @@ TASKS = [
 ]
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_an_owner_string_of_a_task_is_parsed(task: TaskIdentity) -> None:
-    assert TaskIdentity.read(task.owner) == task
-
-
 @pytest.mark.parametrize(
     "owner", ["", "worker-7", "airflow:", "airflow:dag/run/task/0", "airflow:dag/run/task/x/1", "dagster:a/b/c/0/1"]
 )
@@ -29,10 +24,6 @@ def test_a_holder_links_to_the_page_of_its_try() -> None:
     assert holder is not None
     assert (holder["names"], holder["attempt"]) == (["etl", "load"], "try 1")
     assert holder["href"] == "/dags/etl/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00/tasks/load?try_number=1"
-
-
-def test_a_mapped_task_has_a_page_for_each_index() -> None:
-    assert path_of(TASKS[1]).endswith("/tasks/group.load/mapped/7?try_number=3")
 
 
 def test_names_are_escaped_in_the_path() -> None:
