@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import asyncio
 import inspect
-import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +12,7 @@ import rmq_core.asyncio
 from rmq_core import LeasedConfig, LeasedQueue
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError, QueueUnavailable
-from tests.redis.leases import PATIENCE_S, eventually, eventually_later
+from tests.redis.leases import PATIENCE_S, eventually
 from tests.redis.topologies import KEY, LOGIN, PASSWORD, TOPOLOGIES, USER, Certificates, Topology, sentinel, tls
 from tests.servers.process import until
 
@@ -52,18 +50,6 @@ def test_a_client_authenticates_and_works(topology: Topology) -> None:
         client.delete(KEY)
 
 
-async def test_an_async_client_authenticates_and_works(topology: Topology) -> None:
-    async with settings_for(topology).async_client() as client:
-        await client.set(KEY, "v")
-        assert await client.get(KEY) == b"v"
-        await client.delete(KEY)
-
-
-def test_pickled_settings_connect_too(topology: Topology) -> None:
-    with pickle.loads(pickle.dumps(settings_for(topology))).client() as client:
-        assert client.exists(KEY) == 0
-
-
 def test_a_wrong_password_is_refused_without_being_shown(topology: Topology) -> None:
     with (
         pytest.raises((redis.AuthenticationError, ConfigurationError), match="invalid username-password") as caught,
@@ -82,27 +68,10 @@ def test_a_client_does_not_send_a_write_again_by_itself(topology: Topology) -> N
         eventually(lambda: cleared(client))
 
 
-async def test_an_async_client_does_not_send_a_write_again_by_itself(topology: Topology) -> None:
-    async with settings_for(topology, socket_timeout=BRIEF_S).async_client() as client:
-        await eventually_later(lambda: cleared_later(client))
-        with pushes(redis.asyncio.connection) as sent, writes_stand_still(topology), pytest.raises(LOST):
-            await client.rpush(KEY, "x")
-        assert len(sent) == 1
-        await eventually_later(lambda: cleared_later(client))
-        await asyncio.sleep(0.05)  # TLS closes the connection that timed out, now that the server reads again
-
-
 def cleared(client: Any) -> bool:
     """Return whether the server deleted the key; False when it did not answer in time."""
     try:
         return client.delete(KEY) is not None
-    except LOST:
-        return False
-
-
-async def cleared_later(client: Any) -> bool:
-    try:
-        return await client.delete(KEY) is not None
     except LOST:
         return False
 

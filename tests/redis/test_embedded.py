@@ -180,40 +180,11 @@ def test_a_path_too_long_for_a_socket_works_and_leaves_nothing_behind(data: Path
     assert not folder.exists()
 
 
-def test_a_long_temporary_directory_is_no_obstacle(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    long = tmp_path / ("y" * 120)
-    long.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(long))
-    deep = data / ("x" * 120)
-    assert len(embedded.start(deep)) < 100
-    embedded.stop(deep)
-
-
-def test_a_path_with_strange_characters_works(data: Path) -> None:
-    strange = data / "a 'b\" \\c é"
-    embedded.start(strange)
-    assert (strange / embedded.SOCKET).is_socket()
-    embedded.stop(strange)
-
-
 def test_only_its_owner_can_reach_the_server_and_its_data(data: Path) -> None:
     with connected(data) as client:
         client.set("k", "v")
         assert client.config_get("port") == {"port": "0"}
     assert all(path.lstat().st_mode & 0o077 == 0 for path in [data, *data.rglob("*")])
-
-
-def test_the_server_writes_an_append_only_file(data: Path) -> None:
-    with connected(data) as client:
-        asked = client.config_get("append*")
-    assert asked["appendonly"] == "yes"
-    assert asked["appendfsync"] == "everysec"
-
-
-def test_stopping_twice_is_harmless(data: Path) -> None:
-    embedded.start(data)
-    assert embedded.stop(data) is True
-    assert embedded.stop(data) is False
 
 
 def test_no_second_server_is_started_beside_one_that_does_not_answer(data: Path) -> None:
@@ -373,10 +344,3 @@ def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-
-
-async def test_the_async_client_joins_the_same_server(data: Path) -> None:
-    with connected(data) as client:
-        client.set("k", "v")
-    async with RedisSettings.from_url(f"embedded://{data}").async_client() as async_client:
-        assert await async_client.get("k") == b"v"

@@ -24,7 +24,7 @@ from rmq_core import (
     QueueFull,
     QueueUnavailable,
 )
-from rmq_core.history import BOUNDS_S, acting_as, columns
+from rmq_core.history import BOUNDS_S, acting_as
 from rmq_core.queue import recording
 from tests.redis.leases import expire
 from tests.redis.worlds import World
@@ -128,14 +128,6 @@ def test_latencies_are_measured_for_each_message_and_not_for_redeliveries(world:
     assert 0 <= point.processing.p50 <= point.processing.p95 <= point.processing.max < BOUNDS_S[10]
 
 
-def test_a_released_message_has_no_processing_time(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.release(queue.claim())
-    flush(queue)
-    assert queue.admin.totals().processing.count == 0
-
-
 def test_old_minutes_are_overwritten_and_the_memory_of_a_busy_queue_is_bounded(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
@@ -152,17 +144,6 @@ def test_old_minutes_are_overwritten_and_the_memory_of_a_busy_queue_is_bounded(w
     world.client.hset(KEY, mapping={b"m%d" % at: busy for at in range(1440)} | {b"h%d" % at: busy for at in range(720)})
     assert world.client.memory_usage(KEY, samples=0) < 1_000_000
     assert world.client.ttl(KEY) > 30 * 86400
-
-
-def test_what_a_later_version_adds_to_a_minute_stays(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    for field in world.client.hkeys(KEY):
-        world.client.hset(KEY, field, world.client.hget(KEY, field) + b" zz7+5 zz^4 zz=3")
-    queue.publish("x")
-    flush(queue)
-    assert all(value.count(b"zz7+5 zz^4 zz=3") == 1 for value in world.client.hvals(KEY))
-    assert queue.admin.totals().published == 2
 
 
 def test_a_flush_whose_reply_was_lost_counts_once(redis_client: redis.Redis, server_url: str) -> None:
@@ -183,20 +164,6 @@ def test_a_flush_whose_reply_was_lost_counts_once(redis_client: redis.Redis, ser
             tally._retry_at = -inf
             flush(queue)
         assert queue.admin.totals().published == 3
-
-
-def test_several_clients_and_threads_add_up(world: World) -> None:
-    queues = [world.queue() for _ in range(4)]
-    running = [
-        world.in_background(lambda queue=queue: [queue.publish("x") for _ in range(50)])
-        for queue in queues
-        for _ in range(2)
-    ]
-    for each in running:
-        each.result(60)
-    for queue in queues:
-        queue.close()
-    assert totals(world).published == 400
 
 
 def test_a_forked_child_counts_its_own_events_only(redis_client: redis.Redis, server_url: str) -> None:
@@ -324,15 +291,6 @@ def test_what_operators_do_to_messages_is_marked_with_how_many_or_which(world: W
     assert {mark.by for mark in found} == {"alice"}
 
 
-def test_who_edits_is_marked_by_the_name_that_the_edit_gives(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=1))
-    letter = queue.publish("x").id
-    queue.nack(queue.claim())
-    queue.admin.edit(letter, "y", by="bob")
-    (mark,) = queue.admin.marks()
-    assert (mark.kind, mark.by) == ("edit", "bob")
-
-
 def test_a_program_that_cancels_all_the_time_makes_few_marks_and_pushes_none_of_others_out(world: World) -> None:
     queue = world.queue()
     queue.admin.pause()
@@ -361,25 +319,3 @@ def test_unregistering_an_empty_queue_removes_its_history(world: World) -> None:
     queue.admin.unregister()
     queue.close()
     assert not world.client.exists(KEY)
-
-
-def test_points_are_plain_columns_for_charts(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.ack(queue.claim())
-    flush(queue)
-    found = columns(queue.admin.history(minutes=3))
-    assert {len(values) for values in found.values()} == {3}
-    assert sum(found["acked"]) == 1
-    assert [value is None for value in found["wait_p95"]].count(False) == 1
-    assert columns([]) == {}
-
-
-def test_an_interrupted_flush_after_a_claim_does_not_lose_the_lease(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    engine = engine_of(queue)
-    claimed = queue.claim()
-    engine.keep(claimed)
-    again = queue.claim()
-    assert (again.id, again.message.payload, again.takeovers) == (claimed.id, "x", 0)

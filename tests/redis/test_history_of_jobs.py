@@ -49,16 +49,6 @@ def test_a_job_queue_counts_what_leases_do(world: World) -> None:
     assert [mark.kind for mark in queue.admin.marks()] == ["redrive", "purge", "pause", "resume"]
 
 
-def test_ready_jobs_of_a_paused_queue_are_counted(world: World) -> None:
-    queue = world.open("jobs", "q")
-    queue.publish_many([*"abc"])
-    queue.claim()
-    queue.admin.pause()
-    counted(queue)
-    (point,) = queue.admin.history(minutes=1)
-    assert (point.ready, point.oldest_age is not None) == (2, True)
-
-
 def test_jobs_of_a_schedule_count_as_published(world: World) -> None:
     queue = world.open("jobs", "q")
     queue.upsert_repeatable_job("j", repeat=Repeat(Every(0.001)))
@@ -100,12 +90,3 @@ async def test_a_worker_counts_jobs_that_it_took_from_a_dead_one(redis_client: A
             await asyncio.wait_for(done.wait(), 20)
         totals = await queue.admin.totals()
         assert (totals.claimed, totals.reclaimed, totals.acked) == (1, 1, 1)
-
-
-def test_a_client_whose_history_is_off_counts_nothing(world: World) -> None:
-    queue = world.open("jobs", "q", JobsConfig(history=False))
-    queue.publish("x")
-    queue.ack(queue.claim())
-    queue.admin.purge("ready")
-    queue.close()
-    assert not [key for key in world.client.keys("*") if key.endswith(b":history")]

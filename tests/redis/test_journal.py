@@ -14,7 +14,6 @@ import redis
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage
 from rmq_core.history import acting_as
-from rmq_core.observe.entries import packed, unpacked
 from rmq_core.work import publishing_as
 from tests.redis.leases import expire
 from tests.redis.worlds import World
@@ -101,14 +100,6 @@ def test_every_place_of_a_queue_is_searched(world: World) -> None:
     assert (timeline.state, timeline.steps[-1].what, timeline.steps[-1].at) == ("isolated", "isolated", None)
 
 
-def test_a_message_that_is_settled_within_a_lease_is_not_said_to_be_held(world: World) -> None:
-    queue = world.queue()
-    ids = queue.publish_many(str(n) for n in range(20)).ids
-    lease = queue.claim(max_messages=20)
-    queue.ack(lease, [lease.messages[n] for n in (3, 17)])
-    assert [n for n in range(20) if queue.admin.why(ids[n]).state == "gone"] == [3, 17]
-
-
 def test_a_message_that_is_unknown_is_gone_and_the_story_says_what_that_can_mean(world: World) -> None:
     timeline = world.queue().admin.why("nothing")
     assert (timeline.state, timeline.steps) == ("gone", ())
@@ -159,28 +150,6 @@ def test_only_the_dead_letters_that_were_chosen_have_the_redrive_in_their_timeli
     operator.close()
     assert [step.what for step in queue.admin.why(chosen).steps if step.who == "alice"] == ["redriven"]
     assert not [step for step in queue.admin.why(left).steps if step.who == "alice"]
-
-
-def test_without_a_journal_a_redriven_dead_letter_is_named_by_the_mark(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=1))
-    chosen, left = queue.publish_many(["a", "b"]).ids
-    queue.nack(queue.claim(max_messages=2))
-    with acting_as("alice"):
-        assert queue.admin.redrive_some([chosen]) == 1
-    assert queue.admin.why(chosen).steps[-1].what == "redriven"
-    assert not [step for step in queue.admin.why(left).steps if step.who == "alice"]
-
-
-def test_expiry_death_and_redrive_are_in_the_journal(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=1, journal=timedelta(hours=1)))
-    message_id = queue.publish("x").id
-    expire(world, queue.claim(owner="w").id)
-    queue.backlog()
-    queue.admin.redrive()
-    queue.ack(queue.claim())
-    assert [what for what, _ in told(queue.admin.why(message_id))] == [
-        "published", "claimed", "expired", "dead", "redriven", "claimed", "acked",
-    ]  # fmt: skip
 
 
 def test_each_expiry_names_the_holder_of_its_lease_however_soon_they_follow(world: World) -> None:
@@ -249,25 +218,6 @@ def test_without_a_journal_the_marks_say_who_removed_a_message(world: World) -> 
     assert not world.client.exists(KEY)
 
 
-def test_a_lease_id_that_is_used_again_tells_nothing_about_earlier_messages(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(journal=100, settled_ttl=0.001))
-    first = queue.publish("a").id
-    queue.nack(queue.claim(lease_id="nightly"), reason="a")
-    queue.ack(queue.claim())
-    queue.publish("b")
-    queue.nack(queue.claim(lease_id="nightly"), reason="b")
-    assert [step.detail for step in queue.admin.why(first).steps if step.what == "nacked"] == ["a"]
-
-
-def test_one_lease_takes_one_entry_whatever_it_holds(world: World) -> None:
-    queue = world.queue(config=JOURNAL)
-    ids = queue.publish_many(str(n) for n in range(1000)).ids
-    queue.ack(queue.claim(max_messages=1000))
-    assert [fields[b"e"] for _, fields in world.client.xrange(KEY)] == [b"published", b"claimed", b"acked"]
-    numbers = sum(len(each.rpartition("-")[2]) for each in ids)  # they grow with the process, so with the tests before
-    assert world.client.memory_usage(KEY, samples=0) < 2 * numbers + 18_000, "9 bytes beside the number of an id"
-
-
 def test_a_journal_keeps_the_newest_entries(world: World) -> None:
     queue = world.queue(config=LeasedConfig(journal=100))
     for n in range(400):
@@ -303,19 +253,3 @@ def test_a_full_server_refuses_an_entry_and_not_the_operation(full: World) -> No
 def test_a_length_of_the_journal_that_makes_no_sense_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="journal"):
         LeasedConfig(journal=wrong)
-
-
-def test_ids_are_packed_and_come_back_whatever_they_look_like() -> None:
-    odd = ["-", "--", "-a", "a-", "b", "plain", "a-b-c", "a-b-d"]
-    for ids in ([], ["a"], ["abc-1", "abc-2", "abc-ff", "x-1"], odd):
-        assert list(unpacked(packed(ids))) == ids
-    assert packed(["abc-1", "abc-2"]) == "abc-1 \t-2"
-
-
-def test_unregistering_removes_the_journal(world: World) -> None:
-    queue = world.queue(config=JOURNAL)
-    queue.publish("x")
-    queue.ack(queue.claim())
-    queue.admin.unregister()
-    queue.close()
-    assert world.client.keys("rmq:{q}:[hj]*") == []

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from rmq_core import (
     ConfigurationError,
     Lease,
     LeaseAlreadySettled,
-    LeasedConfig,
     LeaseLost,
     LeaseOwnedByOther,
 )
@@ -32,22 +30,6 @@ def test_adopting_under_the_same_owner_is_a_handover_and_counts_no_delivery(worl
     assert deliveries(driver, driver.adopt("job", owner="run 1")) == [1, 1]
     with pytest.raises(LeaseLost):
         submitter.ack(claimed)
-
-
-def test_adopting_under_another_owner_counts_a_delivery(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.claim(lease_id="job", owner="run 1")
-    adopted = queue.adopt("job", owner="run 2")
-    assert (adopted.owner, adopted.takeovers, queue.lease_info("job").owner) == ("run 2", 1, "run 2")
-    assert deliveries(queue, adopted) == [2]
-
-
-def test_an_adoption_can_remove_the_owner(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.claim(lease_id="job", owner="run 1")
-    assert queue.adopt("job", owner="").owner == queue.lease_info("job").owner == ""
 
 
 def test_a_failed_owner_condition_leaves_the_present_owner_undisturbed(world: World) -> None:
@@ -107,17 +89,6 @@ def test_an_expired_lease_can_be_adopted_until_it_is_reclaimed(world: World) -> 
         queue.adopt("job")
 
 
-def test_repeated_adoptions_by_new_owners_end_in_the_dead_letters(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=2))
-    queue.publish("poison")
-    queue.claim(lease_id="job", owner="1")
-    assert queue.adopt("job", owner="2").takeovers == 1
-    with pytest.raises(LeaseLost, match="deliveries are used up"):
-        queue.adopt("job", owner="3")
-    assert payloads(queue.admin.dead_letters()) == ["poison"]
-    assert queue.stats()[:5] == (0, 0, 0, 0, 1)
-
-
 def test_the_messages_of_an_adopted_lease_are_read_from_the_server(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
@@ -141,14 +112,6 @@ def test_a_lease_from_json_has_no_token_and_can_only_be_adopted(world: World) ->
         with pytest.raises(ConfigurationError, match="adopt"):
             use(described)
     assert queue.ack(queue.adopt(described.id)).settled == 2
-
-
-def test_a_pickled_lease_keeps_its_token_and_its_messages(world: World) -> None:
-    queue, elsewhere = world.queue(), world.queue()
-    queue.publish_many([*"ab"])
-    lease = pickle.loads(pickle.dumps(queue.claim(max_messages=2)))
-    assert payloads(lease.messages) == payloads(elsewhere.read(lease)) == ["a", "b"]
-    assert elsewhere.ack(lease).settled == 2
 
 
 @pytest.mark.parametrize(
@@ -196,8 +159,3 @@ def test_a_lease_whose_messages_a_helper_settled_expires_without_effect(world: W
     expire(world, "job")
     assert payloads(holder.claim(max_messages=2).messages) == ["a"]
     assert (holder.lease_info("job"), holder.stats().leases) == (None, 1)
-
-
-def test_a_missing_lease_cannot_be_joined(world: World) -> None:
-    with pytest.raises(LeaseLost, match="no lease of this id"):
-        world.queue().join("job")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeaseLost
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
 from tests.redis.leases import drain, expire, key, payloads
 from tests.redis.worlds import World
 
@@ -23,22 +23,6 @@ def test_messages_are_claimed_in_the_order_they_were_published(world: World) -> 
     assert [message.index for message in leases[2].messages] == [0, 1, 2]
 
 
-def test_a_claimed_message_is_not_claimed_by_others(world: World) -> None:
-    one, two = world.queue(), world.queue()
-    one.publish("x")
-    assert one.claim().count == 1
-    assert two.claim() is None
-    assert one.claim() is None
-
-
-def test_many_workers_share_the_work_without_overlap(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(map(str, range(400)))
-    workers = [world.in_background(drain_slowly, world.queue()) for _ in range(8)]
-    found = [payload for worker in workers for payload in worker.result(60)]
-    assert sorted(found, key=int) == [str(n) for n in range(400)]
-
-
 def drain_slowly(queue: Any) -> list[str]:
     found: list[str] = []
     while lease := queue.claim(max_messages=3):
@@ -54,18 +38,6 @@ def test_threads_may_share_one_queue_object(world: World) -> None:
     workers = [world.in_background(drain_slowly, queue) for _ in range(8)]
     found = [payload for worker in workers for payload in worker.result(60)]
     assert sorted(found, key=int) == [str(n) for n in range(100)]
-
-
-def test_a_lease_states_its_owner_deadline_and_size(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(lease=100))
-    queue.publish_many(["a", "b"])
-    lease = queue.claim(max_messages=5, owner="me, myself", lease_id="job/1")
-    assert (lease.queue, lease.id, lease.owner, lease.count, lease.takeovers) == ("q", "job/1", "me, myself", 2, 0)
-    (info,) = queue.admin.leases()
-    assert (info.id, info.owner, info.count, info.settled, info.deadline) == (
-        "job/1", "me, myself", 2, 0, lease.deadline,
-    )  # fmt: skip
-    assert (info.deadline - info.claimed_at).total_seconds() == 100
 
 
 def test_the_duration_of_a_lease_may_be_set_by_the_claim_and_be_endless(world: World) -> None:
@@ -96,18 +68,6 @@ def test_claiming_an_id_again_takes_its_messages_over_and_fences_the_former_hold
     assert drain(second) == ["c"]
 
 
-def test_a_takeover_renews_a_lease_that_expired_but_was_not_yet_reclaimed(world: World) -> None:
-    queue = world.queue()
-    queue.publish("a")
-    queue.claim(lease_id="job")
-    expire(world, "job")
-    lease = queue.claim(lease_id="job", lease=60)
-    assert payloads(queue.messages(lease)) == ["a"]
-    assert (lease.deadline - queue.lease_info("job").claimed_at).total_seconds() >= 60
-    assert queue.backlog().ready == 0
-    assert queue.ack(lease).settled == 1
-
-
 def test_a_crash_loop_on_one_id_ends_in_the_dead_letters_and_spares_the_others(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=3))
     queue.publish_many(["poison", "good"])
@@ -120,20 +80,6 @@ def test_a_crash_loop_on_one_id_ends_in_the_dead_letters_and_spares_the_others(w
     assert [failure.kind for failure in dead.history] == ["expired"]
 
 
-def test_an_id_that_was_acked_as_a_whole_cannot_be_claimed_again(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"abc"])
-    lease = queue.claim(max_messages=2, lease_id="job", owner="try 1 of me")
-    assert queue.settled("job") is None
-    queue.ack(lease)
-    with pytest.raises(LeaseAlreadySettled, match="all its 2 messages") as settled:
-        queue.claim(lease_id="job")
-    assert (settled.value.lease_id, settled.value.acked) == ("job", 2)
-    record = queue.settled("job")
-    assert (record.lease_id, record.acked, record.owner) == ("job", 2, "try 1 of me")
-    assert drain(queue) == ["c"]
-
-
 def test_the_record_of_a_settled_id_is_kept_as_long_as_configured(world: World) -> None:
     queue = world.queue(config=LeasedConfig(settled_ttl=60))
     queue.publish("x")
@@ -142,37 +88,6 @@ def test_the_record_of_a_settled_id_is_kept_as_long_as_configured(world: World) 
     world.client.delete(key("done:job"))
     assert queue.settled("job") is None
     assert queue.claim(lease_id="job") is None
-
-
-@pytest.mark.parametrize("settle", ["nack", "release"])
-def test_an_id_can_be_claimed_again_after_its_lease_was_released(world: World, settle: str) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    getattr(queue, settle)(queue.claim(lease_id="job"))
-    assert queue.settled("job") is None
-    assert payloads(queue.claim(lease_id="job").messages) == ["x"]
-
-
-def test_leases_without_a_chosen_id_leave_no_record(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    lease = queue.claim()
-    queue.ack(lease)
-    assert queue.settled(lease.id) is None
-    assert list(world.client.scan_iter(key("done:*"))) == []
-
-
-def test_a_claim_that_fits_one_chunk_returns_its_messages_for_any_max_messages(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    assert payloads(queue.claim(max_messages=1_000_000).messages) == ["a", "b"]
-
-
-def test_a_lease_of_many_has_no_single_message(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    with pytest.raises(ConfigurationError, match="holds 2 messages"):
-        queue.claim(max_messages=2).message  # noqa: B018
 
 
 @pytest.mark.parametrize(

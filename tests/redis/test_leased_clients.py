@@ -12,10 +12,16 @@ import pytest
 import redis
 import redis.asyncio
 
-from rmq_core import ConfigurationError, Durability, LeasedConfig, LeasedQueue, QueueUnavailable, RedisSettings
+from rmq_core import (
+    ConfigurationError,
+    Durability,
+    LeasedConfig,
+    LeasedQueue,
+    NotDurable,
+    QueueUnavailable,
+)
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
-from rmq_core.errors import NotDurable
-from tests.redis.leases import drain, key, payloads
+from tests.redis.leases import drain, payloads
 from tests.redis.worlds import World
 
 SECRET = "canary-secret"
@@ -152,19 +158,6 @@ def test_a_queue_works_on_after_it_was_closed(world: World) -> None:
     assert drain(queue) == ["x"]
 
 
-def test_a_queue_is_a_context_manager(world: World) -> None:
-    with world.queue() as queue:
-        queue.publish("x")
-        assert repr(getattr(queue, "inner", queue)).endswith("LeasedQueue 'q'>")
-    assert world.queue().stats().ready == 1
-
-
-def test_settings_make_a_client_of_the_right_kind(world: World) -> None:
-    queue = world.queue(settings=RedisSettings.from_url(world.url, client_name="worker-7"))
-    queue.publish("x")
-    assert "worker-7" in {connection["name"] for connection in world.client.client_list()}
-
-
 async def test_a_client_of_the_other_kind_is_refused(redis_client: Any, async_redis_client: Any) -> None:
     with pytest.raises(ConfigurationError, match="blocking client"):
         LeasedQueue(async_redis_client, "q")
@@ -230,15 +223,3 @@ def test_an_append_only_file_that_is_off_or_unknown_confirms_nothing(world: Worl
     with pytest.raises(NotDurable):
         queue.publish("a")
     assert world.queue().stats().ready == 1
-
-
-def test_connections_are_returned_to_the_pool(world: World) -> None:
-    settings = RedisSettings.from_url(world.url, client_name="counted")
-    queue = world.queue(settings=settings)
-    for n in range(50):
-        queue.publish(str(n))
-        queue.ack(queue.claim())
-        queue.stats(), queue.backlog(), queue.admin.leases(), queue.settled("x")
-    mine = [connection for connection in world.client.client_list() if connection["name"] == "counted"]
-    assert 0 < len(mine) <= 2
-    assert world.client.exists(key("ready")) == 0

@@ -20,10 +20,6 @@ def register_consumer(queue: Any, run: str, stream: str, **more: Any) -> Consume
     return entered
 
 
-def test_the_first_run_of_a_consumer_finds_nothing(world: World) -> None:
-    assert register_consumer(world.queue(), "run 1", "s1") == (0, None, 0)
-
-
 def test_a_name_in_use_is_refused_to_another_stream(world: World) -> None:
     queue = world.queue()
     register_consumer(queue, "run 1", "s1")
@@ -62,11 +58,6 @@ def test_renewing_keeps_the_name_and_the_finished_number_never_decreases(world: 
     assert tools_of(queue).renew_consumer("c", run="run 1", stream="s1", alive=LONG, finished=4).finished == 5
     with pytest.raises(ConsumerTaken):
         register_consumer(queue, "run 2", "s2")
-
-
-def test_a_run_that_never_registered_cannot_renew(world: World) -> None:
-    with pytest.raises(ConsumerTaken):
-        tools_of(world.queue()).renew_consumer("c", run="run 1", stream="s1", alive=LONG)
 
 
 def test_a_record_is_forgotten_after_a_month(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -67,17 +66,6 @@ def test_each_step_of_a_lease_emits_an_event(world: World, listener: Listener) -
     assert listener.told() == [("ack", 1, "job", None, None), ("nack", 1, "job", None, "why")]
     queue.release(lease)
     assert listener.told() == [("release", 1, "job", None, None)]
-
-
-def test_acking_and_claiming_in_one_call_emits_both_events_in_that_order(world: World, listener: Listener) -> None:
-    queue = world.queue(on_event=listener)
-    queue.publish_many([*"abc"])
-    lease = queue.claim(lease_id="job")
-    listener.told()
-    following = queue.claim_next(ack=lease, max_messages=2)
-    assert listener.told() == [("ack", 1, "job", None, None), ("claim", 2, following.id, None, None)]
-    queue.claim_next(ack=following)
-    assert listener.told() == [("ack", 2, following.id, None, None)]
 
 
 def test_a_dead_letter_event_contains_id_and_reason(world: World, listener: Listener) -> None:
@@ -146,19 +134,6 @@ def test_events_come_after_the_commit_they_report(world: World) -> None:
     queue.publish("x")
     queue.ack(queue.claim())
     assert seen == [("publish", 1, 0), ("claim", 0, 1), ("ack", 0, 0)]
-
-
-def test_a_callback_that_raises_has_no_further_effect(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: QueueEvent) -> None:
-        raise RuntimeError("not the queue's business")
-
-    queue = world.queue(on_event=fail)
-    with caplog.at_level(logging.ERROR, "rmq"):
-        assert queue.publish("x").accepted
-        assert queue.ack(queue.claim()).settled == 1
-    assert [record.getMessage() for record in caplog.records] == [
-        f"on_event raised at {step} of queue 'q'" for step in ("publish", "claim", "ack")
-    ]
 
 
 def test_events_contain_no_payloads_and_no_tokens(world: World, listener: Listener) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
 from rmq_core.discipline.leased.operations.reclaiming import reclaim
-from tests.redis.leases import drain, engine_of, eventually, expire, key, payloads, run
+from tests.redis.leases import drain, engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
 
 
@@ -25,69 +25,12 @@ def test_the_messages_of_an_expired_lease_are_claimed_again_in_order_with_a_coun
         queue.ack(stale)
 
 
-def test_a_claim_reclaims_an_expired_lease_even_when_nothing_else_is_ready(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    for lease in (queue.claim(), queue.claim()):
-        expire(world, lease.id)
-    assert sorted(drain(queue)) == ["a", "b"]
-    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-
-
-def test_a_lease_expires_in_real_time(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.claim(lease=0.02)
-    message = eventually(queue.claim).message
-    assert (message.payload, message.deliveries) == ("x", 2)
-
-
 def test_an_endless_lease_never_expires(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=None))
     queue.publish("x")
     lease = queue.claim()
     assert (queue.backlog().ready, queue.claim()) == (0, None)
     assert queue.extend(lease, by=5) is None
-    assert queue.ack(lease).settled == 1
-
-
-def test_a_message_whose_holders_all_crash_becomes_a_dead_letter(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=2))
-    queue.publish("poison")
-    for _ in range(2):
-        expire(world, queue.claim().id)
-    assert queue.claim() is None
-    (dead,) = queue.admin.dead_letters()
-    assert (dead.payload, dead.deliveries) == ("poison", 2)
-    assert [failure.kind for failure in dead.history] == ["expired", "expired"]
-
-
-def test_many_expired_leases_are_all_reclaimed(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(map(str, range(40)))
-    for lease in [queue.claim() for _ in range(40)]:
-        expire(world, lease.id)
-    assert queue.backlog().ready == 40
-    assert sorted(drain(queue), key=int) == [str(n) for n in range(40)]
-
-
-def test_messages_are_reclaimed_in_the_order_of_expiry(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"abc"])
-    for deadline, lease in enumerate([queue.claim() for _ in range(3)]):
-        world.client.zadd(key("leases"), {lease.id: 1 + deadline})
-    assert queue.backlog().ready == 3
-    assert drain(queue) == ["a", "b", "c"]
-
-
-def test_an_expired_lease_that_was_not_reclaimed_still_belongs_to_its_holder(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    lease = queue.claim()
-    expire(world, lease.id)
-    assert queue.extend(lease) > lease.deadline - timedelta(seconds=1)
-    assert queue.backlog().ready == 0
-    expire(world, lease.id)
     assert queue.ack(lease).settled == 1
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +11,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from rmq_core import ConfigurationError, Lease, LeasedConfig, LeasedQueue, LeaseLost
+from rmq_core import LeasedConfig, LeaseLost
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
-from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept, key, share_of
+from tests.redis.leases import beating_often, eventually, kept, key, share_of
 from tests.redis.worlds import World
 
 LEASE_S = 60
@@ -61,16 +58,6 @@ def test_hold_extends_a_lease_even_just_before_its_deadline(world: World) -> Non
     assert queue.ack(lease).settled == 1
 
 
-def test_a_lease_is_not_extended_after_its_block(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(lease=0.1))
-    queue.publish("x")
-    lease = queue.claim(lease_id="job")
-    with queue.hold(lease):
-        eventually(lambda: queue.lease_info("job").deadline > lease.deadline)
-    assert eventually(world.queue().claim).message.deliveries == 2
-    assert not lease.lost
-
-
 def test_a_handler_is_notified_when_its_lease_was_taken_over(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=LEASE_S))
     queue.publish("x")
@@ -85,40 +72,6 @@ def test_a_handler_is_notified_when_its_lease_was_taken_over(world: World) -> No
     assert told == [lease]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("callback"), asyncio.CancelledError("callback")])
-def test_a_callback_that_raises_does_not_stop_the_heartbeat_of_others(
-    world: World, caplog: pytest.LogCaptureFixture, error: BaseException
-) -> None:
-    def complain(_: Any) -> None:
-        raise error
-
-    queue = world.queue(config=LeasedConfig(lease=LEASE_S))
-    queue.publish_many(["a", "b"])
-    stolen, kept = queue.claim(lease_id="stolen"), queue.claim(lease_id="kept")
-    with caplog.at_level(logging.ERROR, "rmq"), queue.hold(stolen, on_lost=complain), queue.hold(kept):
-        world.queue().adopt("stolen", owner="thief", lease=60)
-        eventually(lambda: stolen.lost)
-        deadline = queue.lease_info("kept").deadline
-        eventually(lambda: queue.lease_info("kept").deadline > deadline)
-    assert "on_lost raised" in caplog.text
-
-
-def test_a_callback_that_exits_does_not_end_the_heartbeat_thread(
-    redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
-) -> None:
-    with LeasedQueue(redis_client, "q", LeasedConfig(lease=LEASE_S)) as queue:
-        queue.publish_many(["a", "b"])
-        stolen, kept = queue.claim(lease_id="stolen"), queue.claim(lease_id="kept")
-        assert stolen is not None
-        assert kept is not None
-        with queue.hold(stolen, on_lost=sys.exit), queue.hold(kept):
-            LeasedQueue(redis_client, "q").adopt("stolen", owner="thief", lease=60)
-            eventually(lambda: stolen.lost)
-            deadline = queue.lease_info("kept").deadline
-            eventually(lambda: queue.lease_info("kept").deadline > deadline)
-    assert "on_lost raised" in caplog.text
-
-
 def test_a_handler_is_notified_when_its_lease_cannot_be_extended_in_time(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=0.3))
     queue.publish("x")
@@ -128,48 +81,6 @@ def test_a_handler_is_notified_when_its_lease_cannot_be_extended_in_time(world: 
         eventually(lambda: lease.lost)
         with pytest.raises(LeaseLost):
             lease.check()
-
-
-def test_a_lease_without_token_cannot_be_held(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    described = Lease.from_json(queue.claim().to_json())
-    with pytest.raises(ConfigurationError, match="adopt"), queue.hold(described):
-        pytest.fail("the block began")
-
-
-def test_a_settled_lease_is_not_reported_lost(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(lease=LEASE_S))
-    queue.publish("x")
-    told: list[Any] = []
-    lease = queue.claim()
-    with queue.hold(lease, on_lost=told.append):
-        queue.ack(lease)
-        time.sleep(0.3)  # longer than the time until the next heartbeat
-        assert (lease.lost, told) == (False, [])
-
-
-def test_closing_a_queue_returns_the_connection_of_a_running_heartbeat_to_its_pool(redis_client: redis.Redis) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-    queue = LeasedQueue(redis_client, "q")
-    queue.publish("x")
-    lease, send = queue.claim(), queue._driver._send
-
-    def slow(*write: Any) -> Any:
-        del queue._driver._send  # `close` uses this driver too
-        begun.set()
-        go_on.wait(PATIENCE_S)
-        return send(*write)
-
-    queue._driver._send = slow  # type: ignore[method-assign]
-    beat = threading.Thread(target=queue.extend_all, args=([(lease, LEASE_S)],))
-    beat.start()
-    assert begun.wait(PATIENCE_S)
-    queue.close()
-    go_on.set()
-    beat.join()
-    assert not share_of(queue).idle
-    assert queue.ack(lease).settled == 1  # type: ignore[arg-type]
 
 
 async def test_closing_an_async_queue_returns_the_connection_of_a_running_heartbeat_to_its_pool(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +12,7 @@ import pytest
 
 from rmq_core import Isolation, LeasedConfig, Overflow
 from rmq_core.discipline.leased.operations.settling import nack
-from rmq_core.events import Operation, QueueEvent
-from rmq_core.messages import IsolatedGroup
-from tests.redis.leases import drain, engine_of, expire, fall_due, key, payloads, run
+from tests.redis.leases import drain, engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
 
 ALIKE = pytest.mark.nightly(
@@ -99,14 +96,6 @@ def test_poison_is_found_in_few_runs_whatever_the_retries_and_only_it_is_dead_le
         assert max(needed) - min(needed) <= 2
 
 
-@pytest.mark.parametrize("place", range(20))
-def test_poison_is_found_at_any_position(world: World, place: int) -> None:
-    queue = world.queue()
-    ids = queue.publish_many(map(str, range(20))).ids
-    consumer = Consumer(world, queue, {ids[place]}, 0, "nack")
-    assert consumer.work_until(lambda left, bad: left == bad, 20) <= bound(20)
-
-
 class Consumer:
     """A consumer of batches under one lease id for all tries; a batch with a poison message fails each time."""
 
@@ -154,19 +143,6 @@ def test_isolated_messages_do_not_starve_fresh_ones(world: World) -> None:
     assert number - min(born.values(), default=number) <= 12
 
 
-def test_fresh_messages_do_not_starve_isolated_ones(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(["old"] * 10)
-    failing_twice(queue, 10)
-    found = []
-    for _ in range(4):
-        queue.publish_many(["fresh"] * 10)
-        lease = queue.claim(max_messages=10)
-        found += payloads(lease.messages)
-        queue.ack(lease)
-    assert found.count("old") == 10
-
-
 @pytest.mark.parametrize("ending", ["release", "release some", "release_lease"])
 def test_released_messages_return_to_their_group_and_nothing_is_counted(world: World, ending: str) -> None:
     queue = world.queue()
@@ -183,76 +159,6 @@ def test_released_messages_return_to_their_group_and_nothing_is_counted(world: W
         assert queue.admin.release_lease("job", if_owner="another try").settled == 4
     assert queue.backlog().groups == (IsolatedGroup(8, 4),)
     assert {message.id: message.deliveries for message in queue.admin.peek(8)} == before
-
-
-def test_an_isolated_message_nacked_by_name_is_claimed_alone_and_the_others_are_not_isolated(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"abcdefgh"])
-    failing_twice(queue, 8)
-    lease = queue.claim(max_messages=8)
-    named = lease.messages[0]
-    queue.nack(lease, [named], reason="it is this one")
-    queue.ack(lease)
-    assert queue.backlog().groups == (IsolatedGroup(4, 4), IsolatedGroup(1, 1))
-    drained = [queue.claim(max_messages=8) for _ in range(2)]
-    assert [lease.count for lease in drained] == [4, 1]
-    assert drained[1].message.id == named.id
-
-
-def test_nacking_a_message_by_name_isolates_nothing_when_it_never_failed_together_with_others(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"abcd"])
-    for _ in range(3):
-        lease = queue.claim(max_messages=4)
-        assert lease.count == 4
-        queue.nack(lease, [lease.messages[0]])
-        queue.release(lease)
-    assert queue.stats().isolated == 0
-
-
-def test_a_message_nacked_by_name_is_blamed_for_that_delivery_and_not_for_earlier_takeovers(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=3))
-    queue.publish_many([*"ab"])
-    queue.claim(max_messages=2, lease_id="job", owner="1")
-    lease = queue.claim(max_messages=2, lease_id="job", owner="2")
-    report = queue.nack(lease, [lease.messages[0]])
-    assert report.dead == 0
-    queue.ack(lease)
-    for deaths in (0, 1):
-        assert queue.nack(queue.claim()).dead == deaths
-
-
-def test_isolated_messages_keep_their_group_through_a_delay(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(map(str, range(10)))
-    queue.nack(queue.claim(max_messages=10))
-    queue.nack(queue.claim(max_messages=10), delay=60)
-    assert (queue.stats().isolated, queue.stats().delayed, queue.claim()) == (0, 10, None)
-    assert all(due.timestamp() > 0 for due in queue.admin.browse("delayed").due)
-    fall_due(world)
-    assert queue.backlog().groups == (IsolatedGroup(10, 5),)
-    assert queue.claim(max_messages=10).count == 5
-
-
-def test_a_redriven_message_is_no_longer_isolated(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=1))
-    queue.publish_many([*"ab"])
-    queue.nack(queue.claim(max_messages=2))
-    strict = queue
-    queue = world.queue()
-    assert strict.admin.redrive() == 2
-    for _ in range(2):
-        assert queue.claim(max_messages=2, lease_id="job").count == 2
-        queue.nack(queue.claim(max_messages=2, lease_id="job"))
-    assert queue.stats().isolated == 2
-    strict.nack(strict.claim())
-    (dead,) = strict.admin.dead_letters()
-    assert len(dead.history) == 4
-    strict.admin.redrive_some([dead.id])
-    assert queue.stats().isolated == 1
-    queue.release(queue.claim(lease_id="job"))
-    assert [message.deliveries for message in queue.admin.peek(2) if message.id == dead.id] == [0]
-    assert queue.stats().isolated == 1
 
 
 def test_isolated_messages_are_browsed_cancelled_and_purged_like_ready_ones(world: World) -> None:
@@ -273,42 +179,6 @@ def test_isolated_messages_are_browsed_cancelled_and_purged_like_ready_ones(worl
     failing_twice(queue, len(failing))
     assert queue.admin.purge("ready") == 2
     assert queue.claim() is None
-
-
-def test_delayed_messages_are_browsed_and_purged_without_the_isolated_ones(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    failing_twice(queue, 2)
-    queue.publish("later", delay=60)
-    assert payloads(queue.admin.browse("delayed").messages) == ["later"]
-    assert (queue.stats().ready, queue.stats().delayed) == (2, 1)
-    assert queue.admin.purge("delayed") == 1
-    assert sorted(drain(queue)) == ["a", "b"]
-
-
-def test_a_pause_holds_isolated_messages_too_and_a_full_queue_counts_them(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_ready=3))
-    queue.publish_many([*"ab"])
-    failing_twice(queue, 2)
-    queue.admin.pause()
-    assert queue.claim() is None
-    queue.admin.resume()
-    queue.publish("c")
-    with pytest.raises(Exception, match="max_ready"):
-        queue.publish("d")
-    assert len(drain(queue)) == 3
-
-
-def test_a_waiting_claim_is_woken_by_messages_that_become_isolated(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    queue.nack(queue.claim(max_messages=2))
-    lease = queue.claim(max_messages=2)
-    waiting = world.in_background(world.queue().claim, max_messages=2, wait=60)
-    while not world.client.zcard("rmq:{q}:waiters"):
-        pass
-    queue.nack(lease)
-    assert waiting.result(60).isolation == Isolation(2, 1)
 
 
 def test_large_isolated_groups_are_claimed_in_chunks_that_fit_one_reply(world: World) -> None:
@@ -379,35 +249,6 @@ def test_messages_partly_requeued_by_an_earlier_version_are_not_dead_lettered_to
     expire(world, lease.id)
     assert queue.claim(max_messages=4) is not None
     assert queue.stats().dead == 0
-
-
-def test_isolated_messages_are_shown_in_the_order_in_which_they_are_claimed(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(map(str, range(40)))
-    for _ in range(2):
-        leases = [queue.claim(max_messages=count) for count in (3, 25, 12)]
-        for lease in leases:
-            queue.nack(lease)
-    shown = queue.admin.peek(40)
-    assert [queue.admin.browse("isolated", place).messages[0] for place in range(40)] == shown
-    assert payloads(queue.admin.browse("isolated", 5, 30).messages) == payloads(shown[5:35])
-    claimed = []
-    while lease := queue.claim(max_messages=100):
-        claimed += [message.id for message in lease.messages]
-    assert claimed == [message.id for message in shown]
-
-
-def test_the_age_of_the_backlog_includes_isolated_messages(world: World) -> None:
-    queue = world.queue()
-    queue.publish("old")
-    time.sleep(0.05)
-    queue.publish("new")
-    failing_twice(queue, 2)
-    (old,) = (message for message in queue.admin.peek(2) if message.payload == "old")
-    seconds, micros = world.client.time()
-    age_s = (seconds * 1000 + micros // 1000 - old.enqueued_ms) / 1000
-    assert queue.backlog().oldest_age >= age_s
-    assert queue.stats().oldest_age >= age_s
 
 
 def test_a_queue_that_drops_its_oldest_messages_drops_isolated_ones_before_it_refuses(world: World) -> None:

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeaseLost
+from rmq_core import (
+    ConfigurationError,
+    LeaseAlreadySettled,
+    LeaseLost,
+    Outcome,
+    QueueEvent,
+)
 from rmq_core.discipline.leased.operations.settling import nack
 from rmq_core.events import QueueEvent
 from rmq_core.exchange.scripts import script
@@ -42,15 +48,6 @@ def test_a_large_lease_is_filled_in_chunks_and_read_in_slices(world: World) -> N
     assert queue.read(lease, MANY, MANY + 5) == queue.read(lease, 7, 7) == []
     assert queue.ack(lease).settled == MANY
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-
-
-def test_a_large_claim_takes_no_more_than_max_messages(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(NUMBERS)
-    lease = queue.claim(max_messages=9_000)
-    assert (lease.count, queue.stats().ready) == (9_000, MANY - 9_000)
-    assert payloads(queue.read(lease, 8_999)) == ["8999"]
-    assert payloads(queue.claim().messages) == ["9000"]
 
 
 def test_no_reply_exceeds_its_limit_when_large_messages_follow_small_ones(world: World) -> None:
@@ -126,23 +123,6 @@ def test_some_messages_of_a_large_lease_are_settled_at_any_position(world: World
     assert queue.lease_info("job").settled == 7
     assert queue.release(lease).settled == len(left)
     assert payloads(queue.admin.peek(MANY)) == [*map(str, left), "5000", "5001"]
-
-
-def test_all_messages_of_a_large_lease_can_be_acked_by_name(world: World) -> None:
-    queue = world.queue()
-    lease = large_lease(queue, lease_id="job")
-    report = queue.ack(lease, list(queue.messages(lease)))
-    assert (report.settled, set(report.outcomes)) == (MANY, {Outcome.SETTLED})
-    assert queue.settled("job").acked == MANY
-    assert queue.lease_info("job") is None
-
-
-def test_every_message_of_a_large_lease_that_fails_too_often_becomes_a_dead_letter(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=1))
-    assert queue.nack(large_lease(queue)) == SettleReport(MANY, MANY)
-    assert queue.stats()[:5] == (0, 0, 0, 0, MANY)
-    assert queue.admin.redrive() == MANY
-    assert sorted(payloads(queue.admin.peek(2 * MANY)), key=int) == NUMBERS
 
 
 def test_large_payloads_move_no_more_than_eight_mebibytes_a_script(world: World) -> None:
@@ -226,15 +206,6 @@ def test_an_interrupted_nack_of_a_partly_settled_lease_loses_nothing(world: Worl
 
 def nack_one_chunk(world: World, queue: Any, lease: Any) -> None:
     assert run(world, queue, next(nack(engine_of(queue), lease))).startswith(b"returned 1000 3500")
-
-
-def test_the_rest_of_a_partly_nacked_lease_can_still_be_nacked(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(NUMBERS[:4_500])
-    lease = queue.claim(max_messages=4_500)
-    nack_one_chunk(world, queue, lease)
-    assert queue.nack(lease).settled == 3_500
-    assert payloads(queue.admin.peek(5_000)) == NUMBERS[:4_500]
 
 
 def test_read_columns_and_browse_lease_return_unsettled_messages(world: World) -> None:

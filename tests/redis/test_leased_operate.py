@@ -10,9 +10,8 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core import ConfigurationError, LeasedConfig, NewMessage, PayloadError, QueueUnavailable
-from rmq_core.reports import QueueStats
-from tests.redis.leases import PATIENCE_S, drain, eventually, expire, fall_due, key, payloads, snapshot
+from rmq_core import ConfigurationError, LeasedConfig, NewMessage, PayloadError, QueueStats, QueueUnavailable
+from tests.redis.leases import drain, eventually, expire, fall_due, key, payloads, snapshot
 from tests.redis.worlds import World
 
 
@@ -78,14 +77,6 @@ def test_of_ready_messages_with_one_id_the_newest_is_cancelled(world: World) -> 
     assert drain(queue) == ["x", "y"]
 
 
-def test_leased_messages_cannot_be_cancelled(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    lease = queue.claim()
-    assert not queue.admin.cancel(lease.message.id)
-    assert queue.ack(lease).settled == 1
-
-
 def by_customer(payload: Any) -> str:
     return str(payload["customer"])
 
@@ -139,11 +130,6 @@ def test_purged_messages_can_be_published_again(world: World, target: str) -> No
     assert queue.publish_many(many).accepted == 600 - bool(held)
 
 
-def test_a_purge_removes_messages_that_the_key_function_refuses(world: World) -> None:
-    world.queue().publish_many(["no customer", "nobody"])
-    assert world.queue(config=LeasedConfig(dedup_key=by_customer)).admin.purge("ready") == 2
-
-
 def test_each_part_of_a_queue_can_be_purged(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1, completed_log=10, failed_log=10))
     queue.publish_many(["done", "dead", "dead too"])
@@ -155,12 +141,6 @@ def test_each_part_of_a_queue_can_be_purged(world: World) -> None:
     assert purged == {"ready": 3, "delayed": 2, "dead": 2, "completed": 1, "failed": 2}
     assert {queue.admin.purge(part) for part in purged} == {0}
     assert queue.stats() == QueueStats(0, 0, 0, 0, 0, None, False)
-
-
-@pytest.mark.parametrize("target", ["leases", "lease:x", "", None])
-def test_only_known_parts_can_be_purged(world: World, target: Any) -> None:
-    with pytest.raises(ConfigurationError, match="target must be one of ready, isolated, delayed, dead, completed"):
-        world.queue().admin.purge(target)
 
 
 def test_peeking_returns_the_next_messages_and_changes_nothing(world: World) -> None:
@@ -192,15 +172,6 @@ def test_redriven_messages_come_oldest_first_with_a_fresh_budget_and_their_histo
     assert payloads(queue.admin.peek(5)) == ["c", "a", "b"]
     assert drain(queue)[:1] == ["c"]
     assert queue.stats().dead == 0
-
-
-def test_a_redriven_message_may_fail_as_often_as_a_new_one(once: Any) -> None:
-    bury(once, "x")
-    assert once.admin.redrive() == 1
-    lease = once.claim()
-    assert (lease.message.deliveries, lease.message.history[0].reason) == (1, "broken")
-    assert once.nack(lease, reason="again").dead == 1
-    assert [failure.reason for failure in once.admin.dead_letters()[0].history] == ["broken", "again"]
 
 
 def test_a_redrive_moves_the_requested_number_of_dead_letters(once: Any) -> None:
@@ -304,15 +275,6 @@ def test_only_acked_messages_are_logged_and_only_when_configured(world: World) -
     assert logged(world, "completed") == ["d", "e", "b", "a", "c"]
 
 
-def test_only_the_newest_acked_messages_are_logged(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(completed_log=3))
-    queue.publish_many([*"abcdefg"])
-    queue.ack(queue.claim(max_messages=5))
-    assert logged(world, "completed") == ["e", "d", "c"]
-    queue.claim_next(ack=queue.claim())
-    assert logged(world, "completed") == ["f", "e", "d"]
-
-
 def test_failures_are_logged_when_configured(world: World) -> None:
     queue = world.queue(config=LeasedConfig(failed_log=3, max_deliveries=2))
     queue.publish_many([*"ab"])
@@ -328,14 +290,6 @@ def logged(world: World, log: str) -> list[str]:
     return [entry.decode()[-1] for entry in world.client.lrange(key(log), 0, -1)]
 
 
-def test_nothing_is_logged_by_default(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    queue.ack(queue.claim())
-    queue.nack(queue.claim())
-    assert world.client.exists(key("completed"), key("failed")) == 0
-
-
 def test_queues_are_found_by_name(world: World) -> None:
     assert world.client.exists("rmq:queues") == 0
     world.queue("zeta").publish("x")
@@ -345,15 +299,6 @@ def test_queues_are_found_by_name(world: World) -> None:
     assert rmq_core.disciplines(world.url) == {"zeta": "leased", "ż: with a space": "leased"}
     assert rmq_core.discipline_of(world.url, "ż: with a space") == "leased"
     assert rmq_core.discipline_of(world.client, "eta") is None
-
-
-async def test_queues_are_found_by_name_on_asyncio(async_redis_client: Any) -> None:
-    async with rmq_core.asyncio.LeasedQueue(async_redis_client, "mine") as queue:
-        await queue.publish("x")
-    assert await rmq_core.asyncio.queues(async_redis_client) == ["mine"]
-    assert await rmq_core.asyncio.disciplines(async_redis_client) == {"mine": "leased"}
-    assert await rmq_core.asyncio.discipline_of(async_redis_client, "mine") == "leased"
-    assert await rmq_core.asyncio.discipline_of(async_redis_client, "yours") is None
 
 
 @pytest.mark.parametrize(
@@ -428,15 +373,6 @@ def test_chosen_dead_letters_are_redriven_in_their_order_with_a_fresh_budget(wor
         (1, "bad b"),
         (1, "bad e"),
     ]
-
-
-def test_redriving_selected_dead_letters_wakes_waiting_claims(world: World, once: Any) -> None:
-    bury(once, "a")
-    (letter,) = once.admin.dead_letters()
-    waiting = world.in_background(once.claim, wait=PATIENCE_S)
-    eventually(lambda: world.client.zcard(key("waiters")) > 0)
-    assert once.admin.redrive_some([letter.id]) == 1
-    assert waiting.result(PATIENCE_S).message.payload == "a"
 
 
 async def test_an_unreachable_server_raises_an_error_of_rmq() -> None:

@@ -4,8 +4,7 @@ from concurrent.futures import wait
 
 import pytest
 
-from rmq_core import LeasedConfig, Overflow, PayloadError, QueueFull
-from rmq_core.events import QueueEvent
+from rmq_core import LeasedConfig, Overflow, QueueEvent, QueueFull
 from tests.redis.leases import PATIENCE_S, drain, fall_due, payloads, snapshot
 from tests.redis.worlds import World
 
@@ -38,31 +37,6 @@ def test_delayed_messages_count_and_leased_ones_do_not(world: World) -> None:
         queue.publish("too many", delay=60)
 
 
-def test_a_full_queue_still_recognizes_duplicates(world: World) -> None:
-    queue = world.queue(config=limited(1))
-    queue.publish("a", dedup_key="k")
-    assert not queue.publish("b", dedup_key="k").accepted
-
-
-def test_a_queue_takes_messages_again_once_some_are_claimed(world: World) -> None:
-    queue = world.queue(config=limited(1))
-    queue.publish("a")
-    queue.claim()
-    assert queue.publish("b").accepted
-
-
-def test_publishing_many_stops_at_the_first_chunk_that_does_not_fit(world: World) -> None:
-    queue = world.queue(config=limited(3))
-    with pytest.raises(QueueFull) as refused:
-        queue.publish_many([*"abcde"], dedup_key=lambda payload: payload)
-    assert refused.value.report[:3] == (3, 0, 0)
-    assert len(refused.value.report.ids) == 3
-    messages = queue.claim(max_messages=10).messages
-    assert payloads(messages) == ["a", "b", "c"]
-    assert tuple(message.id for message in messages) == refused.value.report.ids
-    assert queue.publish_many(["d", "e"], dedup_key=lambda payload: payload).accepted == 2
-
-
 def test_a_refused_chunk_leaves_no_trace_and_blocks_the_chunks_behind_it(world: World) -> None:
     queue = world.queue(config=limited(2 * CHUNK + 500))
     with pytest.raises(QueueFull) as refused:
@@ -71,15 +45,6 @@ def test_a_refused_chunk_leaves_no_trace_and_blocks_the_chunks_behind_it(world: 
     assert drain(queue) == [str(n) for n in range(2 * CHUNK)]
     rest = queue.publish_many(map(str, range(2 * CHUNK, 2 * CHUNK + 500)), dedup_key=lambda payload: payload)
     assert rest.accepted == 500
-
-
-def test_a_bad_payload_among_many_reports_what_was_published_before_it(world: World) -> None:
-    queue = world.queue()
-    good = [str(n) for n in range(WINDOW * CHUNK)]
-    with pytest.raises(PayloadError) as refused:
-        queue.publish_many([*good, "ignored", object()])
-    assert refused.value.report.accepted == len(good) == len(refused.value.report.ids)
-    assert drain(queue) == good
 
 
 @pytest.mark.parametrize("count", [0, 1, CHUNK, 2 * CHUNK + 500, WINDOW * CHUNK + 1])

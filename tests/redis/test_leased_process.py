@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Batch, ConfigurationError, Lease, LeaseAlreadySettled, LeasedConfig, LeaseLost
-from rmq_core.asyncio import Batch as AsyncBatch
+from rmq_core import Batch, ConfigurationError, Lease, LeaseLost
+from rmq_core.asyncio import AsyncBatch
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
 from tests.redis.leases import drain, expire, payloads
 from tests.redis.worlds import World
@@ -79,15 +79,6 @@ def test_messages_settled_in_the_block_stay_settled(world: World) -> None:
     assert (batch.acked, batch.failed, batch.dead, batch.released) == (1, 1, 0, 1)
     found = {m.payload: [f.reason for f in m.history] for m in queue.messages(queue.claim(max_messages=9))}
     assert found == {"d": ["no image"], "e": []}
-
-
-def test_a_batch_counts_messages_that_became_dead_letters(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=1))
-    queue.publish_many([*"ab"])
-    with contextlib.suppress(HandlerFailed), queue.process(max_messages=2) as batch:
-        batch.nack(next(iter(batch)))
-        raise HandlerFailed
-    assert (batch.acked, batch.failed, batch.dead) == (0, 2, 2)
 
 
 def test_a_verdict_that_comes_too_late_raises_and_counts_nothing(world: World) -> None:
@@ -169,56 +160,6 @@ def test_an_exception_is_not_hidden_by_a_nack_that_fails(world: World, caplog: p
     assert "could not be nacked" in caplog.text
 
 
-def test_a_block_under_a_settled_id_does_not_begin(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    with queue.process(lease_id="job"):
-        pass
-    with pytest.raises(LeaseAlreadySettled), queue.process(lease_id="job"):
-        pytest.fail("the block began")
-    assert drain(queue) == ["b"]
-
-
-def test_a_retry_under_the_same_id_gets_the_same_messages_in_the_same_place(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"abc"])
-    for attempt in range(3):
-        with contextlib.suppress(SystemExit), world.queue().process(max_messages=2, lease_id="job") as batch:
-            found = [(message.payload, message.index, message.deliveries) for message in batch]
-            assert found == [("a", 0, attempt + 1), ("b", 1, attempt + 1)]
-            raise SystemExit
-    assert drain(queue) == ["c"]
-
-
-def test_a_worker_loop_runs_until_there_is_no_more_work(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(map(str, range(30)))
-    done: list[str] = []
-    while True:
-        with queue.process(max_messages=7) as batch:
-            if not batch:
-                break
-            done += batch.payloads
-    assert done == [str(n) for n in range(30)]
-    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-
-
-def test_blocks_may_be_nested(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    with queue.process() as outer, queue.process() as inner:
-        assert (outer.payloads, inner.payloads) == (["a"], ["b"])
-    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-
-
-def test_an_endless_lease_needs_no_heartbeat(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(lease=None))
-    queue.publish("x")
-    with queue.process() as batch:
-        assert (batch.lease.deadline, batch.lease.lost) == (None, False)
-    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-
-
 def made(world: World, queue: Any, lease: Lease) -> Any:
     """Return a batch of this lease with blocking methods."""
     if world.flavour == "sync":
@@ -244,18 +185,6 @@ def test_a_decorated_function_claims_works_and_acks_at_each_call(world: World) -
     queue.publish_many(["2", "3"])
     assert [handle(10), handle(10, plus=1), handle(10)] == [20, 31, None]
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-
-
-def test_a_decorated_function_that_raises_nacks(world: World) -> None:
-    queue = world.queue()
-
-    def fail(batch: Any) -> None:
-        raise HandlerFailed
-
-    queue.publish("x")
-    with pytest.raises(HandlerFailed):
-        decorated(world, queue, fail)()
-    assert queue.claim().message.deliveries == 2
 
 
 async def test_a_cancelled_task_leaves_its_lease_alone(async_redis_client: redis.asyncio.Redis) -> None:

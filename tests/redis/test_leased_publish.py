@@ -33,24 +33,6 @@ def test_payloads_of_every_kind_are_returned_unchanged(world: World) -> None:
     assert [type(payload) for payload in found] == [type(payload) for payload in PAYLOADS]
 
 
-def test_a_message_has_its_id_its_headers_and_the_server_time_of_its_storage(world: World) -> None:
-    queue = world.queue()
-    before = server_now(world)
-    published = queue.publish("x", headers={"trace": "1", "ż": "ó = \n"})
-    after = server_now(world)
-    message = queue.claim().message
-    assert published == (message.id, True)
-    assert message.headers == {"trace": "1", "ż": "ó = \n"}
-    assert before <= message.enqueued_at <= after
-    assert (message.deliveries, message.index, message.history) == (1, 0, ())
-
-
-def test_messages_without_headers_have_none(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    assert queue.claim().message.headers == {}
-
-
 def test_the_stored_bytes_of_a_payload_are_available(world: World) -> None:
     queue = world.queue()
     queue.publish_many(["ż", b"\xff", {"b": [1, "ż"], "a": None}])
@@ -80,14 +62,6 @@ def test_the_server_corrects_the_time_of_a_publisher_with_a_wrong_clock(world: W
     messages = list(queue.messages(queue.claim(max_messages=9_000)))
     assert [message.payload for message in messages] == list(map(str, range(8_001)))
     assert max(abs(message.enqueued_ms - now_ms) for message in messages) < hour_ms / 2
-
-
-@pytest.mark.parametrize("payload", [float("nan"), None, {1: "x"}, "\ud800", ["\udfff"], {"a": {1, 2}}, 7])
-def test_a_payload_that_cannot_be_stored_is_refused_before_anything_is_written(world: World, payload: Any) -> None:
-    queue = world.queue()
-    with pytest.raises(PayloadError):
-        queue.publish(payload)
-    assert snapshot(world.client) == {}
 
 
 def test_the_limits_of_a_queue_hold_for_publishing_one_and_many(world: World) -> None:
@@ -135,28 +109,12 @@ def test_the_deduplication_key_of_a_payload_may_be_computed(world: World) -> Non
     assert not queue.publish({"n": 3}, dedup_key="a").accepted
 
 
-def test_duplicates_of_a_batch_are_reported_by_position(world: World) -> None:
-    queue = world.queue()
-    queue.publish("old", dedup_key="b")
-    report = queue.publish_many(["a", "b", "a", "c"], dedup_key=lambda payload: payload)
-    assert report[:3] == (2, 2, 0)
-    assert [identity is None for identity in report.ids] == [False, True, True, False]
-    messages = queue.claim(max_messages=10).messages
-    assert payloads(messages) == ["old", "a", "c"]
-    assert [message.id for message in messages][1:] == [report.ids[0], report.ids[3]]
-
-
 @pytest.mark.parametrize("empty", ["", b"", lambda _: ""])
 def test_an_empty_deduplication_key_is_refused(world: World, empty: Any) -> None:
     queue = world.queue()
     with pytest.raises(PayloadError, match="dedup_key is empty"):
         queue.publish("x", dedup_key=empty)
     assert snapshot(world.client) == {}
-
-
-def test_one_deduplication_key_for_many_messages_is_refused(world: World) -> None:
-    with pytest.raises(PayloadError, match="dedup_key must be a callable"):
-        world.queue().publish_many(["a"], dedup_key="k")
 
 
 def test_a_forgotten_deduplication_key_can_be_published_again(world: World) -> None:
@@ -186,38 +144,11 @@ def test_the_delay_is_counted_from_the_servers_clock(world: World) -> None:
     assert before + 60_000 <= due <= after + 60_000
 
 
-def test_a_queue_is_registered_by_its_first_publish(world: World) -> None:
-    world.queue("b").publish("x")
-    world.queue("a").claim()
-    assert world.client.smembers("rmq:queues") == {b"a", b"b"}
-
-
-def test_queues_do_not_see_each_other(world: World) -> None:
-    one, two = world.queue("one"), world.queue("two")
-    one.publish("x", dedup_key="k")
-    assert two.publish("y", dedup_key="k").accepted
-    assert (drain(two), drain(one)) == (["y"], ["x"])
-
-
 def test_the_sync_and_the_async_queue_share_one_format(world: World) -> None:
     world.queue().publish({"a": "ż"}, headers={"h": "1"})
     with LeasedQueue(world.url, "q") as other:
         message = other.claim().message  # type: ignore[union-attr]
     assert (message.payload, message.headers) == ({"a": "ż"}, {"h": "1"})
-
-
-def test_identical_delayed_messages_are_all_stored(world: World) -> None:
-    queue = world.queue()
-    twins = [NewMessage("p", id="x")] * 3
-    assert queue.publish_many(twins, delay=60).accepted == queue.stats().delayed == 3
-    fall_due(world)
-    lease = queue.claim(max_messages=3)
-    assert payloads(lease.messages) == ["p"] * 3
-    assert queue.nack(lease, list(lease.messages)[:1], delay=60).settled == 1
-    assert queue.nack(lease, delay=60).settled == 2
-    assert queue.stats()[:3] == (0, 3, 0)
-    queue.publish_staged([queue.stage([NewMessage("p", id="y", delay=60)] * 2)])
-    assert queue.stats().delayed == 5
 
 
 def test_thousands_of_identical_delayed_messages_are_stored_in_few_steps(world: World) -> None:

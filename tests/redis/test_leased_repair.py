@@ -8,7 +8,6 @@ import pytest
 
 from rmq_core import (
     ConfigurationError,
-    LeaseAlreadySettled,
     LeasedConfig,
     LeaseLost,
     LeaseOwnedByOther,
@@ -16,9 +15,7 @@ from rmq_core import (
     PayloadError,
 )
 from rmq_core.discipline.leased.operations.repairing import expire_lease
-from rmq_core.errors import PayloadTooLarge
-from rmq_core.reports import SettleReport
-from tests.redis.leases import drain, engine_of, eventually, key, payloads, run, snapshot
+from tests.redis.leases import drain, engine_of, key, payloads, run, snapshot
 from tests.redis.worlds import World
 
 ONCE = LeasedConfig(max_deliveries=1)
@@ -44,14 +41,6 @@ def test_an_expired_lease_gives_its_messages_back_and_counts_the_delivery(world:
         queue.ack(lease)
 
 
-def test_the_report_of_an_expired_lease_counts_those_that_died_of_it(world: World) -> None:
-    queue = world.queue(config=ONCE)
-    queue.publish("poison")
-    queue.claim(lease_id="job")
-    assert queue.admin.expire_lease("job") == SettleReport(1, 1)
-    assert payloads(queue.admin.dead_letters()) == ["poison"]
-
-
 def test_a_lease_of_another_owner_is_not_expired(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
@@ -61,16 +50,6 @@ def test_a_lease_of_another_owner_is_not_expired(world: World) -> None:
         queue.admin.expire_lease("job", if_owner="try 1")
     assert snapshot(world.client) == before
     assert queue.ack(lease).settled == 1
-
-
-def test_a_lease_that_is_gone_or_settled_cannot_be_expired(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.ack(queue.claim(lease_id="job"))
-    with pytest.raises(LeaseAlreadySettled):
-        queue.admin.expire_lease("job")
-    with pytest.raises(LeaseLost, match="no lease"):
-        queue.admin.expire_lease("unknown")
 
 
 def test_a_publication_that_is_not_finished_is_no_lease_to_expire(world: World) -> None:
@@ -103,16 +82,6 @@ def test_another_client_finishes_an_expiry_that_was_cut_off(world: World) -> Non
     assert sum(len(lease.messages) for lease in iter(lambda: other.claim(max_messages=1_000), None)) == 2_500
 
 
-def test_a_claim_that_waits_gets_the_messages_of_an_expired_lease(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.claim(lease_id="job")
-    waiting = world.in_background(queue.claim, wait=60)
-    eventually(lambda: world.client.zcard(key("waiters")))
-    queue.admin.expire_lease("job")
-    assert payloads(waiting.result(60).messages) == ["x"]
-
-
 def test_a_delayed_message_runs_now(world: World) -> None:
     queue = world.queue()
     later = queue.publish("later", delay=3600).id
@@ -139,15 +108,6 @@ def test_a_delayed_message_that_failed_with_others_returns_to_its_group(world: W
     assert set(ids) == {
         message.id for state in ("isolated", "delayed") for message in queue.admin.browse(state).messages
     }
-
-
-def test_a_waiting_claim_gets_a_message_that_runs_now(world: World) -> None:
-    queue = world.queue()
-    later = queue.publish("x", delay=3600).id
-    waiting = world.in_background(queue.claim, wait=60)
-    eventually(lambda: world.client.zcard(key("waiters")))
-    assert queue.admin.run_now(later)
-    assert payloads(waiting.result(60).messages) == ["x"]
 
 
 def test_an_edited_dead_letter_is_ready_with_its_id_history_and_a_fresh_budget(world: World) -> None:

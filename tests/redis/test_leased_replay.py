@@ -177,14 +177,6 @@ def test_closing_releases_what_an_interrupted_claim_got(world: World) -> None:
     assert drain(other) == [*"abc"]
 
 
-def test_closing_without_an_interrupted_claim_leaves_every_lease_alone(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    lease = queue.claim()
-    queue.close()
-    assert world.queue().ack(lease).settled == 1
-
-
 def test_closing_does_not_release_what_another_consumer_took_over_in_the_meantime(world: World) -> None:
     queue, rival = world.queue(), world.queue()
     queue.publish("x")
@@ -213,16 +205,6 @@ def test_closing_does_not_touch_a_lease_that_the_interrupted_claim_never_got(wor
     assert rival.ack(lease).settled == 1
 
 
-def test_an_interrupted_claim_that_got_nothing_is_harmless(world: World) -> None:
-    queue = world.queue()
-    lose_answer(queue, Interruption())
-    with pytest.raises(Interruption):
-        queue.claim()
-    queue.publish("x")
-    assert queue.claim().message.payload == "x"
-    queue.close()
-
-
 def test_an_interrupted_claim_by_id_counts_one_delivery_when_it_is_repeated(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
@@ -231,19 +213,6 @@ def test_an_interrupted_claim_by_id_counts_one_delivery_when_it_is_repeated(worl
         queue.claim(lease_id="job")
     lease = queue.claim(lease_id="job")
     assert (lease.takeovers, lease.message.deliveries) == (0, 1)
-
-
-def test_claim_next_does_not_disturb_an_interrupted_claim(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"abcd"])
-    lease = queue.claim()
-    lose_answer(queue, Interruption())
-    with pytest.raises(Interruption):
-        queue.claim()
-    following = queue.claim_next(ack=lease)
-    assert payloads(following.messages) == ["c"]
-    assert payloads(queue.messages(queue.claim())) == ["b"]
-    assert queue.ack(following).settled == 1
 
 
 def test_an_interrupted_claim_next_can_be_resolved(world: World) -> None:

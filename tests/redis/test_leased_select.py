@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, Match, NewMessage
-from rmq_core.reports import Progress
-from tests.redis.leases import drain, key, payloads
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, Match, NewMessage, Progress
+from tests.redis.leases import key, payloads
 from tests.redis.worlds import World
 
 ONCE = LeasedConfig(max_deliveries=1)
@@ -54,24 +53,6 @@ def test_dead_letters_are_grouped_by_reasons_without_their_numbers_and_ids(world
     assert first.oldest <= second.oldest <= second.newest <= first.newest
 
 
-def test_letters_that_died_without_a_reason_have_one_all_the_same(world: World) -> None:
-    queue = world.queue(config=ONCE)
-    queue.publish_many(["nacked", "expired"])
-    queue.nack(queue.claim())
-    queue.claim(lease_id="job")
-    queue.admin.expire_lease("job")
-    world.client.lpush(key("dead"), b"1 1700000000000 0 imported s0 imported")
-    world.client.lpush(key("dead"), b"no envelope")
-    assert {group.reason: group.count for group in queue.admin.dead_reasons()} == {
-        "nack": 1,
-        "expired": 1,
-        "unknown": 2,
-    }
-    assert queue.admin.redrive(where=Match(reason="expired")) == 1
-    assert queue.admin.redrive(where=Match(reason="unknown")) == 1
-    assert sorted(drain(queue)) == ["expired", "imported"]
-
-
 def test_a_redrive_by_reason_takes_its_group_the_oldest_first_and_leaves_the_others(world: World) -> None:
     queue = world.queue(config=ONCE)
     failing(queue, {f"{n}": ("disk full", f"bad row {n}", f"timeout {n} s")[n % 3] for n in range(9)})
@@ -82,26 +63,6 @@ def test_a_redrive_by_reason_takes_its_group_the_oldest_first_and_leaves_the_oth
     assert payloads(queue.admin.peek(9)) == ["2", "5", "8", "1", "4"]
     assert payloads(queue.admin.dead_letters(9)) == ["7", "6", "3", "0"]
     assert queue.admin.redrive(where=Match(reason="timeout # s")) == 0
-
-
-def test_a_star_in_a_reason_stands_for_any_text(world: World) -> None:
-    queue = world.queue(config=ONCE)
-    failing(queue, {"a": "HTTP 503 from api", "b": "HTTP 404 from api", "c": "disk full"})
-    assert queue.admin.redrive(where=Match(reason="full")) == 0
-    assert queue.admin.redrive(where=Match(reason="HTTP*")) == 2
-    assert queue.admin.redrive(where=Match(reason="*full*")) == 1
-
-
-def test_a_redrive_of_a_group_moves_what_the_group_counts_and_nothing_of_others(world: World) -> None:
-    queue = world.queue(config=ONCE)
-    masked, long = "login as svc with *** failed", f"row * is wrong: {'very long text ' * 20}"
-    reasons = (masked, "login as svc with a key failed", masked, "login as svc with 7 failed", long, long, "*", "")
-    failing(queue, {str(n): reason for n, reason in enumerate(reasons)})
-    groups = {group.reason: group.count for group in queue.admin.dead_reasons()}
-    assert len(groups) == len(set(reasons))
-    for reason, count in groups.items():
-        assert queue.admin.redrive(where=Match(group=reason)) == count, reason
-    assert queue.stats().dead == 0
 
 
 def test_reasons_that_were_cut_off_form_one_group_that_selects_them(world: World) -> None:
@@ -137,23 +98,6 @@ def test_a_search_finds_what_meets_all_conditions(world: World, where: Match, ex
         ]
     )
     assert sorted(map(str, found(queue, "ready", where))) == sorted(map(str, expected))
-
-
-def test_a_search_reads_each_state(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=1, completed_log=9, failed_log=9))
-    queue.publish_many(["completed", "dead and failed"])
-    queue.ack(queue.claim())
-    queue.nack(queue.claim())
-    queue.publish_many(["isolated 1", "isolated 2"])
-    for _ in range(2):
-        world.queue().nack(world.queue().claim(max_messages=2))
-    queue.publish("ready")
-    due = queue.publish("delayed", delay=3600)
-    page = queue.admin.search("delayed", Match(message_id=due.id))
-    assert (payloads(page.messages), len(page.due), page.total, page.scanned) == (["delayed"], 1, 1, 1)
-    for state in STATES:
-        assert found(queue, state, Match(text=state))
-        assert not found(queue, state, Match(text="nothing"))
 
 
 def test_a_search_of_leased_messages_names_lease_and_owner(world: World) -> None:
@@ -237,18 +181,6 @@ def test_a_purge_by_filter_deletes_only_what_meets_it(world: World, state: str) 
     assert sorted(kept) == sorted(text for text in texts if "good" in text)
 
 
-def test_ready_messages_of_both_kinds_are_purged_by_filter(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(dedup=True))
-    queue.publish_many(["bad 1", "good 1"])
-    for _ in range(2):
-        queue.nack(queue.claim(max_messages=2))
-    queue.publish_many(["bad 2", "good 2"])
-    assert queue.stats().isolated == 2
-    assert queue.admin.purge("ready", where=Match(text="bad")) == 2
-    assert queue.publish_many(["bad 1", "bad 2"]).accepted == 2
-    assert queue.publish_many(["good 1", "good 2"]).accepted == 0
-
-
 def test_progress_is_told_and_can_stop_each_long_operation(world: World) -> None:
     queue = world.queue(config=ONCE)
     queue.publish_many(map(str, range(3_000)))
@@ -268,21 +200,6 @@ def test_progress_is_told_and_can_stop_each_long_operation(world: World) -> None
     seen.clear()
     assert queue.admin.purge("dead", where=Match(text="1"), progress=lambda _: False) < 1_000
     assert queue.admin.redrive(progress=lambda _: False) <= 1_000
-
-
-def test_a_full_server_refuses_to_redrive_and_lets_purge(world: World) -> None:
-    queue = world.queue(config=ONCE)
-    failing(queue, {"a": "broken", "b": "broken"})
-    used = world.client.info("memory")["used_memory"]
-    world.client.config_set("maxmemory", max(1, used // 2))
-    try:
-        with pytest.raises(Exception, match="maxmemory"):
-            queue.admin.redrive(where=Match(reason="broken"))
-        assert queue.stats().dead == 2
-        assert queue.admin.purge("dead", where=Match(text="a")) == 1
-    finally:
-        world.client.config_set("maxmemory", 0)
-    assert queue.admin.redrive(where=Match(reason="broken")) == 1
 
 
 def test_a_redrive_by_filter_loses_and_doubles_nothing_while_others_change_the_dead_letters(world: World) -> None:

@@ -73,16 +73,3 @@ def test_all_tries_under_one_name_count_as_one_failure_of_the_message_in_work(wo
         queue.claim(lease_id="alone")
         queue.admin.expire_lease("alone")
         assert queue.stats().dead == dead
-
-
-def test_isolated_messages_stay_apart_when_one_of_them_is_blamed(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many(map(str, range(8)))
-    for name in ("one", "two"):
-        queue.claim(max_messages=8, lease_id=name)
-        queue.admin.expire_lease(name)
-    lease = queue.claim(max_messages=8, lease_id="half", sequential=True)
-    assert payloads(lease.messages) == ["0", "1", "2", "3"]
-    queue.admin.expire_lease("half")
-    sizes = [(group.size, group.most) for group in queue.backlog().groups]
-    assert sorted(sizes) == [(1, 1), (7, 4)]

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeaseLost, MessageRef, exponential
+from rmq_core import (
+    LeasedConfig,
+    LeaseLost,
+    Outcome,
+    SettleReport,
+    exponential,
+)
 from rmq_core.envelope.codec import message_of
 from rmq_core.reports import Outcome, SettleReport
 from tests.redis.leases import drain, expire, fall_due, key, payloads, snapshot
@@ -99,14 +105,6 @@ def test_released_messages_are_ready_again_unchanged(world: World) -> None:
     assert lease.messages[0].history == ()
 
 
-def test_releasing_after_a_takeover_keeps_the_deliveries_already_counted(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.claim(lease_id="job")
-    queue.release(queue.claim(lease_id="job"))
-    assert queue.claim().message.deliveries == 2
-
-
 def test_a_message_that_fails_too_often_becomes_a_dead_letter(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=3))
     published = queue.publish("poison", headers={"h": "1"})
@@ -169,30 +167,6 @@ def test_settling_the_last_message_ends_the_lease_and_leaves_the_record(world: W
     assert queue.ack(lease, lease.messages).outcomes == (L, L, L)
 
 
-@pytest.mark.parametrize("verb", ["nack", "release"])
-def test_no_record_is_left_when_a_message_was_requeued(world: World, verb: str) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    lease = queue.claim(max_messages=2, lease_id="job")
-    getattr(queue, verb)(lease, [lease.messages[0]])
-    assert queue.ack(lease, [lease.messages[1]]).settled == 1
-    assert queue.settled("job") is None
-    assert payloads(queue.claim(lease_id="job").messages) == ["a"]
-
-
-def test_a_lease_acked_as_a_whole_leaves_the_record_although_a_message_was_nacked(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"abc"])
-    lease = queue.claim(max_messages=3, lease_id="job")
-    queue.nack(lease, [lease.messages[0]])
-    queue.ack(lease, [lease.messages[1]])
-    assert queue.ack(lease).settled == 1
-    assert queue.settled("job").acked == 2
-    with pytest.raises(LeaseAlreadySettled):  # a retry gets this error instead of the messages of others
-        queue.claim(lease_id="job")
-    assert drain(queue) == ["a"]
-
-
 def test_releasing_the_rest_of_a_lease_excludes_what_was_settled(world: World) -> None:
     queue = world.queue()
     for verb in ("nack", "release", "expire"):
@@ -207,27 +181,6 @@ def test_releasing_the_rest_of_a_lease_excludes_what_was_settled(world: World) -
         assert drain(queue) == ["a", "e"]
 
 
-def test_messages_that_are_not_in_the_lease_are_missing_and_change_nothing(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(completed_log=5))
-    queue.publish_many([*"ab"])
-    lease = queue.claim(max_messages=2)
-    strangers = [MessageRef(lease.id, index, "x") for index in (2, 7, 100_000, -1, -2)]
-    for verb in (queue.ack, queue.nack, queue.release):
-        assert verb(lease, strangers) == SettleReport(0, 0, (M,) * 5)
-    plain = world.queue()
-    assert plain.ack(lease, strangers).outcomes == (M,) * 5
-    assert plain.ack(lease, [lease.messages[0]]).outcomes == (S,)
-    assert plain.ack(lease) == SettleReport(1)
-
-
-def test_a_message_of_another_lease_is_refused(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"ab"])
-    one, two = queue.claim(), queue.claim()
-    with pytest.raises(ConfigurationError, match="belongs to lease"):
-        queue.ack(one, two.messages)
-
-
 def test_settling_some_messages_of_a_lost_lease_reports_each_as_lost(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
@@ -240,17 +193,6 @@ def test_settling_some_messages_of_a_lost_lease_reports_each_as_lost(world: Worl
     assert snapshot(world.client) == before
 
 
-def test_outcomes_come_in_the_order_the_messages_were_given(world: World) -> None:
-    queue = world.queue()
-    queue.publish_many([*"abc"])
-    lease = queue.claim(max_messages=3)
-    a, b, c = lease.messages
-    queue.ack(lease, [b])
-    stranger = MessageRef(lease.id, 3, "x")
-    assert queue.nack(lease, [c, stranger, b, a, c]) == SettleReport(2, 0, (S, M, B, S, S))
-    assert sorted(drain(queue)) == ["a", "c"]
-
-
 def test_a_lease_that_ends_before_its_last_chunk_counts_as_settled_and_not_as_lost(world: World) -> None:
     queue = world.queue()
     queue.publish_many("x" for _ in range(2500))
@@ -259,15 +201,6 @@ def test_a_lease_that_ends_before_its_last_chunk_counts_as_settled_and_not_as_lo
     queue.ack(lease, messages[:1000])
     assert queue.ack(lease, messages) == SettleReport(1500, 0, (B,) * 1000 + (S,) * 1500)
     assert (lease.lost, lease.state.lost, lease.state.settled) == (False, False, True)
-
-
-def test_a_message_settled_by_name_may_become_a_dead_letter(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=1))
-    queue.publish("x")
-    lease = queue.claim()
-    assert queue.nack(lease, lease.messages, reason="r") == SettleReport(1, 1, (D,))
-    assert payloads(queue.admin.dead_letters()) == ["x"]
-    assert queue.lease_info(lease.id) is None
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "release"])
@@ -281,11 +214,3 @@ def test_settling_twice_changes_nothing_the_second_time(world: World, verb: str)
         getattr(queue, verb)(lease)
     assert not lease.lost
     assert snapshot(world.client) == before
-
-
-def test_settling_no_messages_is_a_success(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    lease = queue.claim()
-    assert queue.ack(lease, []) == SettleReport(0)
-    assert queue.ack(lease) == SettleReport(1)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, LeasedConfig, NewMessage, Overflow, PayloadError, QueueFull, Stage
+from rmq_core import (
+    ConfigurationError,
+    LeasedConfig,
+    NewMessage,
+    Overflow,
+    PayloadError,
+    QueueFull,
+    Stage,
+    StageLost,
+)
 from rmq_core.discipline.leased.operations.staging import publish_staged
-from rmq_core.errors import StageLost
-from rmq_core.events import Operation, QueueEvent
-from tests.redis.leases import blocked, drain, engine_of, fall_due, key, lose_answer, payloads, run, slowly
+from tests.redis.leases import drain, engine_of, key, lose_answer, payloads, run
 from tests.redis.worlds import World
 
 
@@ -50,36 +56,6 @@ def test_stages_are_published_in_order_behind_what_is_ready(world: World) -> Non
     assert drain(queue) == ["earlier", "b", "a"]
 
 
-def test_many_staged_messages_keep_their_order(world: World) -> None:
-    queue, count = world.queue(), 9_500
-    stages = [queue.stage(map(str, range(at, count, 2))) for at in (0, 1)]
-    assert [stage.count for stage in stages] == [4_750, 4_750]
-    queue.publish_staged(stages)
-    found = drain(queue)
-    assert found == [str(number) for at in (0, 1) for number in range(at, count, 2)]
-
-
-def test_id_and_headers_of_a_new_message_override_the_arguments(world: World) -> None:
-    queue = world.queue()
-    messages = [NewMessage("a", id="id-a", headers={"own": "1"}), NewMessage({"b": 1}), b"c"]
-    queue.publish_many(messages, headers={"shared": "1"})
-    queue.publish_staged([queue.stage(messages, headers={"shared": "1"})])
-    found = queue.claim(max_messages=10).messages
-    assert [message.payload for message in found] == ["a", {"b": 1}, b"c"] * 2
-    assert [message.headers for message in found] == [{"own": "1"}, {"shared": "1"}, {"shared": "1"}] * 2
-    assert [found[0].id, found[3].id] == ["id-a", "id-a"]
-
-
-def test_each_message_may_have_a_delay_of_its_own(world: World) -> None:
-    queue = world.queue()
-    messages = ["now", NewMessage("later", delay=timedelta(hours=1)), NewMessage("soon", delay=60), "now too"]
-    queue.publish_many(messages)
-    queue.publish_staged([queue.stage(messages)])
-    assert drain(queue) == ["now", "now too"] * 2
-    fall_due(world)
-    assert sorted(drain(queue)) == ["later", "later", "soon", "soon"]
-
-
 def test_messages_are_deduplicated_when_they_are_published_and_not_before(world: World) -> None:
     queue = world.queue()
     dropped = queue.stage([NewMessage("never", dedup_key="1")])
@@ -89,13 +65,6 @@ def test_messages_are_deduplicated_when_they_are_published_and_not_before(world:
     queue.publish_staged([*stages, mixed])
     assert drain(queue) == ["a0", "a1", "a2", "free", "c9", "free"]
     assert not queue.publish("x", dedup_key="2").accepted
-
-
-def test_a_queue_that_deduplicates_by_payload_does_so_for_staged_messages(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(dedup=True))
-    queue.publish("a")
-    queue.publish_staged([queue.stage(["a", "b", "b"])])
-    assert drain(queue) == ["a", "b"]
 
 
 def test_a_sink_publishes_each_of_its_batches_once(world: World) -> None:
@@ -147,18 +116,6 @@ def test_a_publication_is_placed_behind_waiting_messages_and_before_later_ones(w
     assert drain(queue) == [*one, *[text.replace("a", "b") for text in one]]
 
 
-def test_the_age_of_a_staged_message_counts_from_its_staging(world: World) -> None:
-    queue = world.queue()
-    queue.publish("before")
-    stages = [queue.stage(slowly("s")), queue.stage([NewMessage("key", dedup_key="1")])]
-    queue.publish("after")
-    queue.publish_staged(stages)
-    found = {message.payload: message.enqueued_ms for message in queue.messages(queue.claim(max_messages=9_000))}
-    in_turn = [found[name] for name in ("before", "s0", "s7999", "s8000", "key", "after")]
-    assert in_turn == sorted(in_turn)
-    assert found["s8000"] - found["s7999"] >= 600
-
-
 def test_staged_messages_expire(world: World) -> None:
     queue = world.queue()
     queue.stage(["a"], keep=1000)
@@ -174,14 +131,6 @@ def test_staging_for_a_full_queue_is_refused_as_a_whole(world: World) -> None:
         queue.publish_staged([stage])
     assert drain(queue) == ["x"]
     assert queue.publish_staged([stage])
-
-
-def test_publishing_waits_for_room_when_configured(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_ready=2, overflow=Overflow.BLOCK(60)))
-    queue.publish("x")
-    publishing = world.in_background(queue.publish_staged, [queue.stage(["a", "b"])])
-    assert world.queue().claim(wait=20).message.payload == "x"
-    assert publishing.result(60) is True
 
 
 def test_dropping_the_oldest_cannot_be_combined_with_staging(world: World) -> None:
@@ -221,31 +170,7 @@ def test_an_author_whose_answer_got_lost_publishes_once(world: World) -> None:
     assert drain(queue) == ["a", "b"]
 
 
-def test_a_chunk_whose_answer_got_lost_is_staged_once(world: World) -> None:
-    queue = world.queue()
-    lose_answer(queue, ConnectionError("the answer got lost"))
-    assert queue.publish_staged([queue.stage(map(str, range(5_000)))])
-    assert drain(queue) == [str(number) for number in range(5_000)]
-
-
-def test_a_publication_emits_events_like_a_publish(world: World) -> None:
-    seen: list[QueueEvent] = []
-    queue = world.queue(on_event=seen.append)
-    queue.publish_staged([queue.stage([NewMessage("a", dedup_key="1"), NewMessage("b", dedup_key="1")])])
-    told = [(event.operation, event.count) for event in seen]
-    assert told == [(Operation.PUBLISH, 1), (Operation.DUPLICATE, 1)]
-
-
 @pytest.mark.parametrize("message_id", ["", "two words", "tab\tbed", "x" * 513, 7])
 def test_an_id_that_an_envelope_cannot_contain_is_refused(world: World, message_id: Any) -> None:
     with pytest.raises(PayloadError, match="id "):
         world.queue().stage([NewMessage("a", id=message_id)])
-
-
-def test_waiting_claims_are_woken_by_a_publication(world: World) -> None:
-    queue = world.queue()
-    stage = queue.stage(["a"])
-    waiting = world.in_background(queue.claim, wait=60)
-    blocked(world, 1)
-    world.queue().publish_staged([stage])
-    assert waiting.result(60).message.payload == "a"

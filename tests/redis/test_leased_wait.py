@@ -32,12 +32,6 @@ def test_waiting_times_out_without_work(world: World) -> None:
     assert world.client.zcard(key("waiters")) == 0
 
 
-def test_a_waiting_claim_gets_ready_messages_at_once(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    assert queue.claim(wait=LONG_S).message.payload == "x"
-
-
 PREPARATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "publish": (lambda _: None, lambda queue, _: queue.publish("x")),
     "publish_many": (lambda _: None, lambda queue, _: queue.publish_many(["x", "y"])),
@@ -105,17 +99,6 @@ def test_only_an_earlier_due_time_wakes_the_waiting_claim_that_holds_the_timer(w
     assert world.client.llen(key("wake")) == 1
 
 
-def test_claim_next_waits_as_well(world: World) -> None:
-    queue = world.queue()
-    queue.publish("a")
-    lease = queue.claim(lease_id="job")
-    waiting = world.in_background(queue.claim_next, ack=lease, wait=LONG_S)
-    blocked(world, 1)
-    assert world.queue().settled("job").acked == 1
-    world.queue().publish("b")
-    assert waiting.result(PATIENCE_S).message.payload == "b"
-
-
 def scripts_run(world: World) -> int:
     return int(world.client.info("commandstats")["cmdstat_evalsha"]["calls"])
 
@@ -137,23 +120,6 @@ def test_of_many_waiting_claims_one_gets_the_message_and_the_others_keep_sleepin
     queue.publish_many([*"12345"])
     rest = sorted(waiter.result(PATIENCE_S).message.payload for waiter in waiting if waiter is not winner)
     assert rest == [*"12345"]
-
-
-def test_one_batch_wakes_as_many_waiting_claims_as_it_has_messages(world: World) -> None:
-    waiting = [world.in_background(world.queue().claim, max_messages=2, wait=LONG_S) for _ in range(4)]
-    blocked(world, 4)
-    world.queue().publish_many([*"abcdefgh"])
-    found = [payloads(waiter.result(PATIENCE_S).messages) for waiter in waiting]
-    assert sorted(found) == [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]]
-
-
-def test_many_delayed_messages_wake_many_waiters(world: World) -> None:
-    waiting = [world.in_background(world.queue().claim, wait=LONG_S) for _ in range(4)]
-    blocked(world, 4)
-    queue = world.queue()
-    for n in range(4):
-        queue.publish(str(n), delay=0.05 + n / 50)
-    assert sorted(waiter.result(PATIENCE_S).message.payload for waiter in waiting) == [*"0123"]
 
 
 def test_a_waiting_claim_on_a_paused_queue_keeps_waiting(world: World) -> None:

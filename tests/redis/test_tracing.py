@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rmq_core import LeasedConfig, NewMessage, Unsupported
+from rmq_core import NewMessage
 from rmq_core.tracing import traced
 from rmq_core.work import publishing_as
 from tests.redis.worlds import World
@@ -78,31 +78,3 @@ def test_a_failed_call_ends_its_span_with_the_name_of_the_error(world: World, sp
         queue.publish(None, nonsense=1)
     (span,) = spans.ended
     assert (span.status.status_code.name, span.status.description, span.events) == ("ERROR", "TypeError", ())
-
-
-def test_a_block_that_processes_makes_spans_too(world: World, spans: Spans) -> None:
-    queue = world.queue()
-    traced(getattr(queue, "inner", queue))
-    queue.publish("x")
-    with queue.process():
-        pass
-    assert [span.name for span in spans.ended] == ["publish q", "claim q", "ack q"]
-
-
-def test_a_traced_queue_keeps_its_journal_and_names_its_publisher(world: World, spans: Spans) -> None:
-    queue = world.queue(config=LeasedConfig(journal=100))
-    traced(publishing_as(getattr(queue, "inner", queue), lambda: {"spark-application-id": "app-1"}))
-    message_id = queue.publish("x", headers={"tenant": "acme"}).id
-    lease = queue.claim(owner="w")
-    assert set(lease.message.headers) == {"tenant", "traceparent", "spark-application-id"}
-    queue.ack(lease)
-    assert [(step.what, step.who) for step in queue.admin.why(message_id).steps] == [
-        ("published", "spark app-1"), ("claimed", "w"), ("acked", "w"),
-    ]  # fmt: skip
-    assert [span.name for span in spans.ended] == ["publish q", "claim q", "ack q"]
-
-
-def test_a_discipline_without_headers_is_refused(world: World) -> None:
-    queue = world.open("rotation")
-    with pytest.raises(Unsupported, match="tracing"):
-        traced(getattr(queue, "inner", queue))

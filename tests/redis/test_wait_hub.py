@@ -46,23 +46,6 @@ async def test_a_wait_returns_at_once_for_ready_messages_and_claims_none(hub: Wa
     assert (await queue.stats())[:4] == (2, 0, 0, 0)
 
 
-async def test_a_wait_ends_when_there_are_enough_messages(hub: WaitHub, queue: LeasedQueue) -> None:
-    waiting = asyncio.create_task(hub.wait("q", min_messages=3))
-    await armed(queue.client, "q")
-    await queue.publish_many(["a", "b"])
-    await asyncio.sleep(0.1)
-    assert not waiting.done()
-    await queue.publish("c")
-    assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 3
-
-
-async def test_a_wait_without_work_times_out_and_is_removed(hub: WaitHub, queue: LeasedQueue) -> None:
-    with pytest.raises(TimeoutError):
-        await hub.wait("q", timeout=0.05)
-    await queue.publish("x")
-    assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
-
-
 async def test_a_wait_on_a_paused_queue_says_so_and_goes_on_until_resumed(hub: WaitHub, queue: LeasedQueue) -> None:
     await queue.publish("x")
     await queue.admin.pause()
@@ -99,22 +82,11 @@ async def test_an_old_message_is_enough(hub: WaitHub, queue: LeasedQueue) -> Non
     assert backlog.oldest_age >= 0.2
 
 
-async def test_a_message_that_becomes_due_ends_the_wait(hub: WaitHub, queue: LeasedQueue) -> None:
-    await queue.publish("x", delay=0.2)
-    assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
-
-
 async def test_a_message_delayed_during_the_wait_ends_it_when_it_is_due(hub: WaitHub, queue: LeasedQueue) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
     await armed(queue.client, "q")
     await queue.publish("x", delay=0.1)
     assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 1
-
-
-async def test_an_expired_lease_ends_the_wait(hub: WaitHub, queue: LeasedQueue) -> None:
-    await queue.publish("x")
-    await queue.claim(lease=0.2)
-    assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
 
 
 @pytest.mark.parametrize("step", ["release", "nack", "redrive", "resume"])
@@ -188,24 +160,6 @@ async def test_a_cancelled_wait_leaves_the_others_waiting(hub: WaitHub, queue: L
         await one
     await queue.publish("x")
     assert (await asyncio.wait_for(two, PATIENCE_S)).ready == 1
-
-
-async def test_waits_on_one_queue_can_follow_each_other(hub: WaitHub, queue: LeasedQueue) -> None:
-    for _ in range(5):
-        waiting = asyncio.create_task(hub.wait("q", timeout=PATIENCE_S))
-        await asyncio.sleep(0)
-        await queue.publish("x")
-        assert (await waiting).ready == 1
-        assert await queue.admin.purge("ready") == 1
-
-
-async def test_closing_ends_the_waits(async_redis_client: Any) -> None:
-    hub = WaitHub(async_redis_client)
-    waiting = asyncio.create_task(hub.wait("q"))
-    await armed(async_redis_client, "q")
-    await hub.aclose()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
 
 
 async def test_a_key_of_a_wrong_type_fails_all_waits_on_its_queue(hub: WaitHub, async_redis_client: Any) -> None:

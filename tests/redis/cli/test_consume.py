@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue
-from tests.redis.leases import PATIENCE_S, beating_often
+from tests.redis.leases import PATIENCE_S
 from tests.servers.process import until
 
 Rmq = Callable[..., Any]
@@ -67,36 +67,11 @@ def test_a_command_receives_the_metadata_of_its_message(rmq: Rmq) -> None:
     assert ran.out == f"q {first} 1\n"
 
 
-def test_json_passes_the_whole_message(rmq: Rmq) -> None:
-    rmq("publish", "q", '{"a":"é"}', "-j", "-H", "h=1")
-    record = json.loads(rmq("consume", "q", "--json", "--", "cat").out)
-    assert (record["payload"], record["headers"], record["deliveries"]) == ({"a": "é"}, {"h": "1"}, 1)
-
-
-def test_a_dead_letter_shows_the_reason_of_its_failure(rmq: Rmq) -> None:
-    fill(rmq)
-    ran = rmq("consume", "q", "--max", "1", "--set", "max_deliveries=1", *in_shell("exit 7"))
-    assert (ran.code, ran.err) == (1, "1 failed and dead\n")
-    assert rmq("dlq", "list", "q", "--json").records[0]["history"][0]["reason"] == "exit code 7"
-
-
-def test_a_failed_message_waits_before_it_is_tried_again(rmq: Rmq) -> None:
-    rmq("publish", "q", "a")
-    assert rmq("consume", "q", "--", "false").err == "1 failed and requeued\n"
-    assert rmq("stats", "q", "--json").records[0]["delayed"] == 1
-
-
 def test_a_command_that_does_not_exist_claims_nothing(rmq: Rmq) -> None:
     fill(rmq)
     ran = rmq("consume", "q", "--", "no-such-command")
     assert ran.code == 2
     assert rmq("peek", "q", "--json").records[0]["deliveries"] == 0
-
-
-def test_consume_does_not_wait_for_a_queue_that_does_not_exist(rmq: Rmq) -> None:
-    ran = rmq("consume", "typo", "--follow")
-    assert ran.code == 2
-    assert "'typo' is not registered" in ran.err
 
 
 def test_consuming_a_paused_queue_fails_with_an_explanation(rmq: Rmq, redis_client: redis.Redis) -> None:
@@ -139,28 +114,6 @@ def test_a_lease_that_is_lost_ends_the_command_and_counts_as_lost(rmq: Rmq, tmp_
     assert ran.err.endswith("1 lost to another consumer\n")
     assert ended.exists()
     assert rmq("stats", "q", "--json").records[0]["ready"] == 2
-
-
-def test_a_command_may_take_longer_than_its_lease(rmq: Rmq, tmp_path: Path) -> None:
-    fill(rmq)
-    command = tmp_path / "command.py"
-    command.write_text(
-        "import os, redis, time\n"
-        "client, leases = redis.Redis.from_url(os.environ['RMQ_URL']), 'rmq:{q}:leases'\n"
-        "((lease, deadline),) = client.zrange(leases, 0, -1, withscores=True)\n"
-        "for _ in range(3):\n"
-        "    client.zincrby(leases, -30_000, lease)\n"  # half of the lease
-        "    while client.zscore(leases, lease) < deadline:\n"
-        "        time.sleep(0.01)\n"
-    )
-    with beating_often():
-        ran = rmq("consume", "q", "--max", "1", "--lease", "60", "--", sys.executable, str(command))
-    assert ran.err == "1 acked\n"
-
-
-def test_a_slow_command_receives_a_large_payload_completely(rmq: Rmq, tmp_path: Path) -> None:
-    rmq("publish", "q", stdin=b"x" * 1_000_000)
-    assert rmq("consume", "q", *in_shell("sleep 0.7; wc -c")).out.strip() == "1000000"
 
 
 def test_no_message_is_lost_when_the_output_pipe_is_closed(rmq: Rmq) -> None:

@@ -32,16 +32,6 @@ def test_the_history_shows_a_row_for_each_measure_and_the_marks(rmq: Rmq, server
     assert "dead" not in shown
 
 
-def test_the_history_is_json_line_by_line(rmq: Rmq, server_url: str) -> None:
-    with LeasedQueue(server_url, "orders") as queue:
-        queue.publish("a")
-        queue.admin.pause()
-    *points, mark = lines(rmq("history", "orders", "--hours", "3", "--json").out)
-    assert [point["seconds"] for point in points] == [3600] * 3
-    assert points[-1]["published"] == 1
-    assert (mark["mark"], mark["queue"]) == ("pause", "orders")
-
-
 @pytest.mark.parametrize("discipline", ["reliable", "rotation", "streams"])
 def test_queues_that_keep_no_history_say_so_and_name_those_that_do(
     rmq: Rmq, redis_client: redis.Redis, discipline: str
@@ -53,12 +43,6 @@ def test_queues_that_keep_no_history_say_so_and_name_those_that_do(
         done = rmq(*words)
         assert (done.code, f"'{discipline}' has no history; use leased or jobs" in done.err) == (2, True)
     assert not redis_client.keys("*history*")
-
-
-def test_a_discipline_without_timelines_is_refused(rmq: Rmq, redis_client: redis.Redis) -> None:
-    del redis_client
-    done = rmq("why", "orders", "x", "-d", "rotation")
-    assert (done.code, "leased" in done.err) == (2, True)
 
 
 def test_why_tells_the_story_of_a_message_and_what_is_unknown(rmq: Rmq, server_url: str) -> None:

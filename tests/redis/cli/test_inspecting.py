@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import rmq_core
-from rmq_core.protocol import DISCIPLINES, open_queue
+from rmq_core.protocol import open_queue
 from tests.redis.leases import PATIENCE_S
 from tests.servers.process import until
 
@@ -32,14 +32,6 @@ def test_every_discipline_is_found_by_the_name_of_its_queue(rmq: Rmq, discipline
     assert record["id"] in rmq("peek", "q").out
 
 
-def test_stats_without_names_shows_all_queues_in_one_table(rmq: Rmq) -> None:
-    for discipline in DISCIPLINES:
-        publish(rmq, discipline, f"of {discipline}")
-    out = rmq("stats").out
-    assert [line.split()[2] for line in out.splitlines()[2:]] == sorted(DISCIPLINES)
-    assert len(rmq("stats", "-d", "jobs", "--json").records) == 1
-
-
 @pytest.mark.parametrize("words", [("peek", "q"), ("dlq", "list", "q"), ("queues", "list")])
 def test_global_options_may_precede_the_command(
     rmq: Rmq, server_url: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
@@ -51,12 +43,6 @@ def test_global_options_may_precede_the_command(
     assert rmq("--url", server_url, "--json", *words)[:2] == expected[:2]
     assert rmq("--url", "redis://localhost:2/0", *words, "--url", server_url, "--json")[:2] == expected[:2]
     assert rmq(*words).code == 3
-
-
-def test_a_discipline_may_precede_the_command(rmq: Rmq) -> None:
-    publish(rmq, "reliable")
-    publish(rmq, "jobs")
-    assert rmq("-d", "jobs", "--json", "stats", "q").records[0]["discipline"] == "jobs"
 
 
 def test_stats_have_the_documented_names(rmq: Rmq) -> None:
@@ -98,14 +84,6 @@ def test_delayed_and_leased_messages_can_be_listed(rmq: Rmq, redis_client: redis
         assert stored(redis_client) == before
 
 
-def test_states_that_a_discipline_cannot_show_are_refused(rmq: Rmq) -> None:
-    publish(rmq, "streams")
-    ran = rmq("peek", "q", "--state", "delayed")
-    assert ran.code != 0
-    assert "; use leased" in ran.err
-    assert rmq("peek", "q", "--state", "lost").code == 2
-
-
 def test_a_name_used_by_two_disciplines_requires_the_discipline(rmq: Rmq) -> None:
     publish(rmq, "reliable")
     publish(rmq, "jobs")
@@ -121,12 +99,6 @@ def test_an_unknown_queue_is_not_shown_as_an_empty_one(rmq: Rmq) -> None:
     assert "queues list" in ran.err
 
 
-def test_an_unknown_discipline_is_refused_with_the_known_ones(rmq: Rmq) -> None:
-    ran = rmq("stats", "q", "-d", "fifo")
-    assert ran.code == 2
-    assert all(name in ran.err for name in DISCIPLINES)
-
-
 def test_leases_show_their_holder_and_never_the_token(rmq: Rmq, server_url: str) -> None:
     with rmq_core.LeasedQueue(server_url, "q") as queue:
         queue.publish("a")
@@ -138,15 +110,6 @@ def test_leases_show_their_holder_and_never_the_token(rmq: Rmq, server_url: str)
     assert held is not None
     assert held.token is not None
     assert not any(held.token.split(".")[1] in text for text in (*shown[1:], *told[1:]))
-
-
-def test_leases_show_how_long_they_last_and_the_first_message_of_each(rmq: Rmq, server_url: str) -> None:
-    with rmq_core.LeasedQueue(server_url, "q") as queue:
-        first, _ = queue.publish_many(["order 7", "order 8"]).ids
-        queue.claim(lease_id="dag/run", owner="try 1", lease=3599, max_messages=2)
-        (row,) = rmq("leases", "q").out.splitlines()[2:]
-    assert "59 min" in row
-    assert f"{first} order 7" in row
 
 
 @pytest.mark.parametrize("discipline", ["reliable", "streams", "rotation", "jobs"])
@@ -192,12 +155,6 @@ def test_reaping_returns_the_messages_of_a_dead_worker_of_a_reliable_queue(rmq: 
     dead.close()
 
 
-@pytest.mark.parametrize("discipline", [name for name in DISCIPLINES if name != "reliable"])
-def test_the_other_disciplines_need_no_reaper(rmq: Rmq, discipline: str) -> None:
-    publish(rmq, discipline)
-    assert "needs no reaper" in rmq("reap", "q").out
-
-
 def test_top_without_a_terminal_prints_one_table_after_another(rmq: Rmq) -> None:
     publish(rmq, "leased")
     publish(rmq, "jobs", "r")
@@ -229,11 +186,3 @@ def test_an_empty_queue_is_forgotten_and_one_that_holds_anything_is_not(rmq: Rmq
     assert "queue 'orders' holds 1 ready" in refused.err
     assert rmq("queues", "list", "--json").records == [{"queue": "orders", "discipline": "leased"}]
     assert rmq("queues", "forget", "typo").code == 2  # it is not registered
-
-
-def test_only_leased_queues_can_be_forgotten_and_others_report_it(rmq: Rmq) -> None:
-    publish(rmq, "jobs")
-    refused = rmq("queues", "forget", "q")
-    assert refused.code != 0
-    assert "leased" in refused.err
-    assert len(rmq("queues", "list", "--json").records) == 1

@@ -29,12 +29,6 @@ def test_a_lease_is_released_by_its_id_and_its_holder_is_fenced_off(rmq: Rmq, qu
     assert [message.deliveries for message in queue.admin.peek(3)] == [0, 0, 0]
 
 
-def test_a_release_with_json_reports_its_outcome(rmq: Rmq, queue: LeasedQueue) -> None:
-    queue.publish("x")
-    queue.claim(lease_id="job")
-    assert rmq("release", "orders", "job", "--json").records == [{"queue": "orders", "lease": "job", "released": 1}]
-
-
 def test_a_lease_that_a_retry_has_taken_over_is_left_to_it(rmq: Rmq, queue: LeasedQueue) -> None:
     queue.publish("x")
     queue.claim(lease_id="job", owner="try 1")
@@ -42,18 +36,6 @@ def test_a_lease_that_a_retry_has_taken_over_is_left_to_it(rmq: Rmq, queue: Leas
     ran = rmq("release", "orders", "job", "--owner", "try 1")
     assert (ran.code, "it is owned by 'try 2'" in ran.err) == (1, True)
     assert rmq("release", "orders", "job", "--owner", "try 2").code == 0
-
-
-def test_a_missing_lease_is_named(rmq: Rmq, queue: LeasedQueue) -> None:
-    queue.publish("x")
-    ran = rmq("release", "orders", "job")
-    assert (ran.code, "there is no lease of this id" in ran.err) == (1, True)
-
-
-def test_other_disciplines_refuse_to_release_by_id(rmq: Rmq) -> None:
-    rmq("publish", "work", "x", "-d", "reliable")
-    ran = rmq("release", "work", "job")
-    assert (ran.code, "reliable" in ran.err) == (2, True)
 
 
 def test_leases_and_stats_show_what_is_isolated(rmq: Rmq, queue: LeasedQueue) -> None:

@@ -5,14 +5,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
-from rmq_core import LeasedQueue
 from tests.redis.leases import PATIENCE_S
 
 Rmq = Callable[..., Any]
@@ -73,16 +70,6 @@ def test_a_coroutine_function_runs_on_an_event_loop_with_the_settings_of_the_que
     assert "handler must be a function" in ran.err
 
 
-def test_a_failed_message_waits_before_it_is_tried_again_and_the_exit_code_says_so(rmq: Rmq, folder: Path) -> None:
-    rmq("publish", "q", "one")
-    ran = rmq("run", "handlers:refuse", "-q", "q", "--until-empty")
-    assert (ran.code, ran.err) == (1, "0 handled, 1 failed (0 dead), 0 lost\n")
-    assert rmq("stats", "q", "--json").records[0]["delayed"] == 1
-    rmq("publish", "r", "one")
-    ran = rmq("run", "handlers:refuse", "-q", "r", "--until-empty", "--set", "max_deliveries=1")
-    assert (ran.code, ran.err) == (1, "0 handled, 1 failed (1 dead), 0 lost\n")
-
-
 @pytest.mark.parametrize(
     ("handler", "said"),
     [
@@ -106,15 +93,6 @@ def test_a_module_that_lacks_another_module_is_not_taken_for_a_missing_one(rmq: 
     (folder / "broken_handlers.py").write_text("import no_such_module")
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         rmq("run", "broken_handlers:show", "-q", "q")
-
-
-def test_a_paused_queue_fails_with_an_explanation(rmq: Rmq, folder: Path, redis_client: redis.Redis) -> None:
-    rmq("publish", "q", "one")
-    with closing(LeasedQueue(redis_client, "q")) as queue:
-        queue.admin.pause()
-    ran = rmq("run", "handlers:show", "-q", "q", "--until-empty")
-    assert ran.code == 1
-    assert "q is paused" in ran.err
 
 
 @pytest.mark.parametrize("signals", [1, 2])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import signal
 import subprocess
 import sys
 import termios
@@ -85,13 +84,6 @@ def test_top_refreshes_until_q_is_pressed_and_restores_the_terminal(
     top.press("q")
     assert top.ends() == 0
     assert termios.tcgetattr(top.theirs) == top.before
-
-
-def test_top_ends_at_ctrl_c(rmq: Rmq, terminal: Callable[..., Terminal]) -> None:
-    top = terminal("top")
-    top.shows("q quits")
-    top.process.send_signal(signal.SIGINT)
-    assert top.ends() == 0
 
 
 @pytest.mark.parametrize("conditions", [[], ["--text", "a"]])

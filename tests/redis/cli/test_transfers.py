@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
-
-from rmq_core.protocol import open_queue
 
 Rmq = Callable[..., Any]
 
@@ -48,14 +44,6 @@ def test_a_file_is_imported_into_a_new_queue_once(rmq: Rmq, file: str) -> None:
     assert ready(rmq, "target") == 5000
 
 
-def test_a_pipe_is_imported_and_reported_as_json(rmq: Rmq, export: bytes) -> None:
-    (record,) = rmq("import", "target", "--json", stdin=export).records
-    assert record == {
-        "queue": "target", "discipline": "leased", "imported": 2501, "before": 0, "left_out": 0,
-        "states": {"delayed": 1, "ready": 2500}, "dry_run": False,
-    }  # fmt: skip
-
-
 def test_the_report_of_an_export_as_json_goes_to_stderr(rmq: Rmq, export: bytes) -> None:
     del export
     ran = rmq("export", "q", "--json", "--state", "ready")
@@ -63,12 +51,6 @@ def test_the_report_of_an_export_as_json_goes_to_stderr(rmq: Rmq, export: bytes)
     assert json.loads(ran.err) == {
         "queue": "q", "exported": 2500, "states": {"ready": 2500}, "held": 0, "changed": False,
     }  # fmt: skip
-
-
-def test_a_dry_run_checks_and_writes_nothing(rmq: Rmq, file: str, redis_client: redis.Redis) -> None:
-    ran = rmq("import", "target", file, "--dry-run")
-    assert ran.out == "would import 2,501 messages (1 delayed, 2,500 ready) into target (leased)\n"
-    assert not [key for key in redis_client.scan_iter() if b"target" in key]
 
 
 def test_an_error_in_the_last_line_of_a_file_leaves_the_target_as_it_was(
@@ -106,51 +88,6 @@ def test_a_pipe_that_breaks_off_is_imported_so_far_and_completed_by_the_next_run
     assert ready(rmq, "target") == 2500
 
 
-def test_another_file_than_the_one_begun_is_refused(rmq: Rmq, export: bytes) -> None:
-    rmq("import", "target", stdin=export[: len(export) // 2])
-    ran = rmq("import", "target", stdin=export.replace(b'"m0"', b'"x0"'))
-    assert ran.code == 1
-    assert "was begun with another file" in ran.err
-
-
-def test_a_live_queue_needs_the_option(rmq: Rmq, export: bytes) -> None:
-    del export
-    assert rmq("resume", "q").out == "q is resumed\n"
-    ran = rmq("export", "q")
-    assert (ran.code, ran.out) == (2, "")
-    assert "rmq pause" in ran.err
-    assert rmq("export", "q", "--live").code == 0
-
-
-def test_messages_that_consumers_hold_are_mentioned(rmq: Rmq, server_url: str) -> None:
-    rmq("publish", "q", "a", "b")
-    with closing(open_queue(server_url, "q")) as queue:
-        queue.claim()
-    rmq("pause", "q")
-    assert "1 message not exported: consumers hold them (--include-leased)" in rmq("export", "q").err
-    assert rmq("export", "q", "--include-leased").out.count('"state":') == 2
-
-
-def test_a_queue_changes_its_discipline(rmq: Rmq, discipline: str) -> None:
-    if discipline == "leased":
-        return
-    payload = ["id"] if discipline == "rotation" else ['{"n":1}', "-j"]
-    rmq("publish", "old", *payload, "-d", discipline)
-    assert rmq("export", "old").code == 2
-    export = rmq("export", "old", "--live").out.encode()
-    same = rmq("import", "same", stdin=export)
-    if discipline == "jobs":
-        assert same.out.endswith("into same (jobs)\n")
-    else:
-        assert same.code == 2
-        assert f"'{discipline}' has no import; use leased or jobs" in same.err
-        assert "same" not in rmq("queues", "list").out
-    assert rmq("import", "new", "-d", "leased", stdin=export).code == 0
-    (found,) = rmq("peek", "new", "--json").records
-    assert found["payload"] in ("id", {"n": 1})
-    assert rmq("pause", "old").code == (0 if discipline == "jobs" else 2)
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -163,11 +100,3 @@ def test_a_wrong_parameter_is_named(rmq: Rmq, export: bytes, words: list[str], n
     ran = rmq("import", "target", *words, stdin=export)
     assert ran.code == 2
     assert named in ran.err
-
-
-def test_a_target_without_room_says_so_and_takes_the_rest_later(rmq: Rmq, file: str) -> None:
-    ran = rmq("import", "target", file, "--set", "max_ready=1500")
-    assert ran.code == 4
-    assert "raise it with --set max_ready=NUMBER" in ran.err
-    assert rmq("import", "target", file).code == 0
-    assert ready(rmq, "target") == 2500

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, JobQueue, PayloadError, exponential
+from rmq_core import ConfigurationError, JobQueue, PayloadError
 from rmq_core.discipline.jobs.job import job_of
-from rmq_core.errors import PayloadTooLarge
-from rmq_core.jobs import JobsConfig, NewJob
+from rmq_core.jobs import NewJob
 from tests.redis.jobs.bench import KEYS, jobs, native, payloads
 from tests.redis.worlds import World
 
@@ -41,16 +39,6 @@ def test_a_value_that_json_would_change_is_refused_before_anything_is_sent(world
     assert world.client.keys() == []
 
 
-def test_data_that_is_too_large_is_refused(world: World) -> None:
-    with pytest.raises(PayloadTooLarge):
-        jobs(world, max_payload_bytes=10).add("j", "x" * 11)
-
-
-def test_a_job_carries_its_own_attempts_and_backoff(world: World) -> None:
-    jobs(world).add("j", attempts=3, backoff=exponential(base=2, cap=60, jitter=0))
-    assert stored(world)[0][5:7] == (3, exponential(base=2, cap=60, jitter=0))
-
-
 @pytest.mark.parametrize("options", [{"attempts": 0}, {"attempts": True}, {"backoff": "x"}, {"job_id": "a b"},
                                      {"job_id": ""}, {"job_id": "{a}"}, {"delay": -1}])  # fmt: skip
 def test_an_invalid_option_raises_an_error_that_names_it(world: World, options: dict[str, Any]) -> None:
@@ -66,16 +54,6 @@ def test_many_jobs_are_added_in_order_each_with_its_own_options(world: World) ->
     assert [job.name for job in added] == ["a", "b", "later", "c"]
     assert [(job.name, job.attempts) for job in stored(world)] == [("a", None), ("b", 7), ("c", None)]
     assert queue.stats()[:2] == (3, 1)
-
-
-def test_chunks_of_many_jobs_keep_their_order(world: World) -> None:
-    jobs(world).add_bulk({"name": "j", "data": number} for number in range(2500))
-    assert [job.data for job in stored(world)] == list(range(2500))
-
-
-def test_a_dict_that_is_no_job_is_refused(world: World) -> None:
-    with pytest.raises(PayloadError, match="unexpected"):
-        jobs(world).add_bulk([{"name": "j", "unexpected": 1}])
 
 
 def test_a_bulk_that_is_refused_partway_reports_what_was_added(world: World) -> None:
@@ -119,13 +97,6 @@ def test_more_unique_ids_are_remembered_than_the_idempotency_window_of_the_serve
     assert report == [True] * 10_500 + [False] * 2
 
 
-def test_a_forgotten_id_can_be_added_again(world: World) -> None:
-    queue = jobs(world)
-    queue.add_unique("j", job_id="a")
-    assert [queue.admin.forget("a"), queue.admin.forget("a")] == [True, False]
-    assert queue.add_unique("j", job_id="a").accepted
-
-
 def test_a_custom_id_that_is_not_unique_may_be_added_twice(world: World) -> None:
     queue = jobs(world)
     assert [queue.add("j", number, job_id="a").accepted for number in range(2)] == [True, True]
@@ -139,11 +110,6 @@ def test_unique_jobs_among_others_delay_no_other_job(world: World) -> None:
          NewJob("j", job_id="a", unique=True)]
     )  # fmt: skip
     assert [job.accepted for job in added] == [True, True, True, False]
-
-
-def test_headers_reserved_by_rmq_are_refused(world: World) -> None:
-    with pytest.raises(PayloadError, match="rmq-name"):
-        jobs(world).publish("x", headers={"rmq-name": "j"})
 
 
 def test_a_producer_requests_the_widest_idempotency_window_of_the_server(world: World) -> None:
@@ -165,11 +131,6 @@ def test_unread_jobs_are_never_trimmed(world: World) -> None:
     assert (lease.count, queue.ack(lease).settled, world.client.xlen(KEYS.ready)) == (12_000, 12_000, 0)
 
 
-def test_a_queue_registers_its_name_and_discipline_for_tools(world: World) -> None:
-    jobs(world).add("j")
-    assert world.client.smembers("rmq:queues") == {b"q"} == world.client.smembers("rmq:queues:jobs")
-
-
 def test_every_key_is_in_the_slot_of_the_queue(world: World) -> None:
     queue = jobs(world)
     queue.add_unique("j", job_id="a", delay=60)
@@ -178,14 +139,3 @@ def test_every_key_is_in_the_slot_of_the_queue(world: World) -> None:
     assert {key for key in world.client.keys("*") if not key.startswith(b"rmq:{q}:jobs:")} == {
         b"rmq:queues", b"rmq:queues:jobs"
     }  # fmt: skip
-
-
-def test_the_retry_budget_is_shorter_than_the_idempotency_window_of_the_server() -> None:
-    with pytest.raises(ConfigurationError, match="retry_budget"):
-        JobsConfig(retry_budget=301)
-
-
-def test_a_jobs_envelope_is_one_line_of_json_and_words(world: World) -> None:
-    jobs(world).add("j", {"z": 1, "a": "ż"})
-    ((_, fields),) = world.client.xrange(KEYS.ready)
-    assert json.loads(fields[b"e"].split(b"}", 1)[1]) == {"a": "ż", "z": 1}

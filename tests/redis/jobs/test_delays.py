@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.redis.jobs.bench import KEYS, jobs, payloads
-from tests.redis.leases import PATIENCE_S, blocked, woken_soon
+from tests.redis.leases import PATIENCE_S, woken_soon
 from tests.redis.worlds import World
 
 
@@ -17,15 +17,6 @@ def now_ms(world: World) -> int:
 def fall_due(world: World) -> None:
     for name in world.client.zrange(KEYS.delayed, 0, -1):
         world.client.zadd(KEYS.delayed, {name: 1})
-
-
-def test_a_delayed_job_is_ready_after_its_delay(world: World) -> None:
-    queue = jobs(world)
-    queue.add("later", 1, delay=60)
-    queue.add("now", 2)
-    assert (payloads(queue), queue.stats()[:2]) == ([2], (0, 1))
-    fall_due(world)
-    assert (payloads(queue), queue.stats()[:2]) == ([1], (0, 0))
 
 
 def test_the_delay_is_counted_by_the_servers_clock(world: World) -> None:
@@ -49,13 +40,6 @@ def test_a_delayed_job_can_be_cancelled_once(world: World) -> None:
     queue.add("j", delay=60, job_id="a")
     assert [queue.cancel_delayed("a"), queue.cancel_delayed("a"), queue.cancel_delayed("b")] == [True, False, False]
     assert world.client.exists(KEYS.delayed, KEYS.later) == 0
-
-
-def test_a_ready_job_is_not_cancelled(world: World) -> None:
-    queue = jobs(world)
-    queue.add("j", 1, job_id="a")
-    assert not queue.cancel_delayed("a")
-    assert payloads(queue) == [1]
 
 
 def test_a_cancelled_unique_job_can_be_added_again(world: World) -> None:
@@ -91,14 +75,6 @@ def test_two_promoters_promote_a_job_once(world: World) -> None:
     assert sorted(payloads(queue)) == list(range(1500))
 
 
-def test_the_next_due_time_is_returned(world: World) -> None:
-    queue = jobs(world)
-    assert queue.promote().next_ms is None
-    queue.add("j", delay=60)
-    seen = queue.promote()
-    assert 0 < seen.next_ms - seen.now_ms <= 60_000
-
-
 def test_a_waiting_claim_sees_a_job_when_it_is_due(world: World) -> None:
     queue = jobs(world)
 
@@ -113,26 +89,3 @@ def test_a_waiting_claim_sees_a_job_when_it_is_due(world: World) -> None:
         return taken_s
 
     assert woken_soon(attempt)
-
-
-def test_a_waiting_claim_is_woken_by_a_new_job(world: World) -> None:
-    queue, other = jobs(world), jobs(world)
-
-    def attempt() -> float:
-        waiting = world.in_background(queue.claim, wait=PATIENCE_S)
-        blocked(world, 1)
-        began = time.monotonic()
-        other.add("j", 1)
-        lease = waiting.result()
-        taken_s = time.monotonic() - began
-        assert lease.message.payload == 1
-        queue.ack(lease)
-        return taken_s
-
-    assert woken_soon(attempt)
-
-
-def test_a_waiting_claim_times_out(world: World) -> None:
-    began = time.monotonic()
-    assert jobs(world).claim(wait=0.2) is None
-    assert time.monotonic() - began > 0.15

@@ -41,19 +41,6 @@ async def test_the_events_of_a_job_can_be_followed(url: str) -> None:
     ]  # fmt: skip
 
 
-async def test_dead_letter_events_carry_their_reason(url: str) -> None:
-    async def handler(job: Job) -> None:
-        raise ValueError("no")
-
-    async with queue_at(url, max_attempts=1) as queue, working(queue, handler):
-        job = await queue.add("j")
-        await Log().until(queue.peek_dlq)
-        events = await queue.read_events("0-0")
-    assert [(event.event, event.job_id, event.detail) for event in events] == [
-        ("active", job.id, ""), ("failed", job.id, "ValueError: no"), ("dead", job.id, "ValueError: no")
-    ]  # fmt: skip
-
-
 async def test_events_are_capped_and_can_be_switched_off(url: str, redis_client: redis.Redis) -> None:
     log = Log()
 
@@ -68,12 +55,3 @@ async def test_events_are_capped_and_can_be_switched_off(url: str, redis_client:
         for _ in range(400):
             await queue.add("j", delay=60)
         assert redis_client.xlen(KEYS.events) <= 200
-
-
-async def test_a_follower_resumes_at_its_last_event(url: str) -> None:
-    async with queue_at(url) as queue:
-        for name in "abc":
-            await queue.add("j", job_id=name, delay=60)
-        first, *_ = await queue.read_events("0-0")
-        assert [event.job_id for event in await queue.read_events(first.position)] == ["b", "c"]
-        assert await queue.read_events(await queue.events_position(), block_ms=10) == []

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, WorkQueue
-from rmq_core.protocol import AsyncWorkQueue
-from rmq_core.reports import Outcome, SettleReport
+from rmq_core import (
+    LeaseAlreadySettled,
+    LeaseLost,
+    LeaseOwnedByOther,
+    Outcome,
+    SettleReport,
+)
 from tests.redis.jobs.bench import KEYS, jobs, payloads
 from tests.redis.worlds import World
 
 
 def expire(world: World, lease_id: str) -> None:
     world.client.zadd(KEYS.leases, {lease_id: 1})
-
-
-def test_it_implements_the_work_queue_protocol(world: World) -> None:
-    queue = jobs(world)
-    assert isinstance(getattr(queue, "inner", queue), WorkQueue if world.flavour == "sync" else AsyncWorkQueue)
-    assert (queue.name, queue.discipline, queue.capabilities.large_leases) == ("q", "jobs", True)
 
 
 def test_a_claim_takes_jobs_off_the_stream_and_holds_them(world: World) -> None:
@@ -31,14 +27,6 @@ def test_a_claim_takes_jobs_off_the_stream_and_holds_them(world: World) -> None:
     assert (world.client.xlen(KEYS.ready), queue.stats()[:4]) == (1, (1, 0, 2, 1))
     (info,) = queue.admin.leases()
     assert (info.id, info.owner, info.count, info.settled) == (lease.id, "me", 2, 0)
-
-
-def test_an_acked_lease_leaves_nothing_behind(world: World) -> None:
-    queue = jobs(world)
-    queue.publish("a")
-    assert queue.ack(queue.claim()).settled == 1
-    left = {key.rsplit(b":", 1)[1] for key in world.client.keys(KEYS.prefix + b"*") if b":slot:" not in key}
-    assert left <= {b"ready", b"fence", b"history"}
 
 
 def test_a_former_holder_settles_nothing(world: World) -> None:
@@ -52,15 +40,6 @@ def test_a_former_holder_settles_nothing(world: World) -> None:
     assert queue.ack(old, [old.messages[0]]).outcomes == (Outcome.LOST,)
     assert new.messages[0].deliveries == 2
     assert queue.ack(new).settled == 1
-
-
-def test_a_lease_id_that_was_acked_as_a_whole_is_recognized(world: World) -> None:
-    queue = jobs(world)
-    queue.publish_many(["a", "b"])
-    queue.ack(queue.claim(max_messages=2, lease_id="job"))
-    with pytest.raises(LeaseAlreadySettled) as settled:
-        queue.claim(lease_id="job")
-    assert settled.value.acked == 2
 
 
 def test_a_lease_acked_as_a_whole_is_recognized_although_a_job_was_nacked(world: World) -> None:
@@ -123,24 +102,6 @@ def test_an_expired_lease_is_reclaimed_by_the_next_claim(world: World) -> None:
         queue.ack(lost)
 
 
-def test_an_expired_lease_counts_as_backlog(world: World) -> None:
-    queue = jobs(world)
-    queue.publish_many(["a", "b"])
-    expire(world, queue.claim(max_messages=2).id)
-    assert queue.backlog().ready == 2
-
-
-def test_a_lease_that_is_extended_does_not_expire(world: World) -> None:
-    queue = jobs(world)
-    queue.publish("a")
-    lease = queue.claim(lease=0.2)
-    queue.extend(lease, 60)
-    time.sleep(0.25)
-    assert queue.claim() is None
-    assert queue.extend(lease, 1) > lease.deadline  # never to an earlier time
-    queue.ack(lease)
-
-
 def test_parts_of_a_lease_are_settled_separately(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b", "c", "d"])
@@ -165,17 +126,6 @@ def test_a_lease_that_ends_before_its_last_chunk_counts_as_settled_and_not_as_lo
     assert (lease.lost, lease.state.lost, lease.state.settled) == (False, False, True)
 
 
-def test_settling_the_last_part_ends_the_lease(world: World) -> None:
-    queue = jobs(world)
-    queue.publish_many(["a", "b"])
-    lease = queue.claim(max_messages=2, lease_id="job")
-    for message in lease.messages:
-        queue.ack(lease, [message])
-    assert (lease.state.settled, queue.stats().leases) == (True, 0)
-    with pytest.raises(LeaseAlreadySettled):
-        queue.claim(lease_id="job")
-
-
 def test_a_nack_counts_an_attempt_and_the_last_one_dead_letters(world: World) -> None:
     queue = jobs(world, max_attempts=2)
     queue.publish("a")
@@ -191,20 +141,6 @@ def test_a_nack_respects_the_attempts_set_on_the_job(world: World) -> None:
     queue.add("k", '"rmq-attempts":"1"')
     assert queue.nack(queue.claim(max_messages=2)).dead == 1
     assert [job.name for job in queue.peek_dlq()] == ["j"]
-
-
-def test_a_nack_may_name_a_delay(world: World) -> None:
-    queue = jobs(world)
-    queue.publish("a")
-    queue.nack(queue.claim(), delay=60)
-    assert queue.stats()[:2] == (0, 1)
-
-
-def test_a_release_counts_no_attempt(world: World) -> None:
-    queue = jobs(world)
-    queue.publish("a")
-    queue.release(queue.claim())
-    assert queue.claim().message.deliveries == 1
 
 
 def test_a_large_lease_is_read_in_slices_and_settled_as_a_whole(world: World) -> None:
@@ -224,47 +160,3 @@ def test_large_payloads_come_in_chunks_and_all_of_them_come(world: World) -> Non
     assert lease.count == 20
     assert sum(len(m.raw) for m in queue.messages(lease)) == 20_000_000
     assert queue.nack(lease).settled == 20
-
-
-def test_a_block_acks_when_it_succeeds_and_nacks_when_it_raises(world: World) -> None:
-    queue = jobs(world)
-    queue.publish_many(["a", "b"])
-    with queue.process() as batch:
-        assert batch.payloads == ["a"]
-    with pytest.raises(ValueError, match="no"), queue.process():
-        raise ValueError("no")
-    assert [(m.payload, m.history[-1].reason) for m in queue.admin.peek()] == [("b", "ValueError: no")]
-
-
-def test_two_claimers_never_get_the_same_job(world: World) -> None:
-    queue = jobs(world)
-    queue.publish_many([str(number) for number in range(200)])
-    claims = [world.in_background(jobs(world).claim, max_messages=50) for _ in range(4)]
-    found = [m.payload for claim in claims for m in claim.result().messages]
-    assert sorted(found, key=int) == [str(number) for number in range(200)]
-
-
-def test_peeking_claims_nothing(world: World) -> None:
-    queue = jobs(world)
-    queue.publish_many(["a", "b", "c"])
-    assert [m.payload for m in queue.admin.peek(2)] == ["a", "b"]
-    assert queue.backlog().ready == 3
-
-
-def test_ready_and_delayed_jobs_can_be_purged(world: World) -> None:
-    queue = jobs(world, max_attempts=1)
-    queue.publish_many([str(number) for number in range(5000)])
-    queue.publish("later", delay=60)
-    queue.nack(queue.claim())
-    held = queue.claim()
-    assert [queue.admin.purge(which) for which in ("ready", "delayed", "dead")] == [4998, 1, 1]
-    assert queue.stats()[:5] == (0, 0, 1, 1, 0)
-    assert queue.ack(held).settled == 1
-    with pytest.raises(ConfigurationError, match="which"):
-        queue.admin.purge("all")
-
-
-@pytest.mark.parametrize("lease_id", ["~x", "", "a{b"])
-def test_an_invalid_lease_id_is_refused(world: World, lease_id: str) -> None:
-    with pytest.raises(ConfigurationError, match="lease_id"):
-        jobs(world).claim(lease_id=lease_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -62,15 +62,6 @@ def test_missed_times_are_treated_as_the_rule_defines(world: World, missed: Miss
     assert rule(queue).next_ms > now_ms(world)
 
 
-def test_any_number_of_missed_times_fires_in_order(world: World) -> None:
-    queue = jobs(world)
-    queue.upsert_repeatable_job("tick", repeat=Repeat(Every(1), limit=8500, missed=Missed.fire_all(9000)))
-    set_back(world, "tick", 10_000_000)
-    queue.promote()
-    ids = [message.id for message in queue.admin.peek(8500)]
-    assert (len(ids), ids == sorted(ids), rule(queue)) == (8500, True, None)
-
-
 def test_a_rule_ends_at_its_limit(world: World) -> None:
     queue = jobs(world)
     queue.upsert_repeatable_job("tick", repeat=Repeat(Every(3600), limit=3, missed=Missed.fire_all()))
@@ -82,22 +73,6 @@ def test_a_rule_ends_at_its_limit(world: World) -> None:
     assert (len(payloads(queue)), rule(queue)) == (1, None)
 
 
-def test_a_rule_ends_at_its_end(world: World) -> None:
-    queue = jobs(world)
-    until = datetime.now(UTC) + timedelta(minutes=30)
-    queue.upsert_repeatable_job("tick", repeat=Repeat(Every(3600), end=until))
-    set_back(world, "tick", 5)
-    queue.promote()
-    assert (len(payloads(queue)), rule(queue)) == (1, None)
-
-
-def test_a_rule_begins_at_its_start(world: World) -> None:
-    queue = jobs(world)
-    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
-    queue.upsert_repeatable_job("tick", repeat=Repeat(Every(60), start=begin))
-    assert rule(queue).next_ms == begin.timestamp() * 1000
-
-
 def test_adding_an_equal_rule_changes_nothing_and_a_different_one_replaces_it(world: World) -> None:
     queue = jobs(world)
     queue.upsert_repeatable_job("tick", 1, repeat=Repeat(Every(3600)))
@@ -107,13 +82,6 @@ def test_adding_an_equal_rule_changes_nothing_and_a_different_one_replaces_it(wo
     assert rule(queue).next_ms == before
     queue.upsert_repeatable_job("tick", 2, repeat=Repeat(Every(3600)))
     assert (rule(queue).data, rule(queue).next_ms != before) == (2, True)
-
-
-def test_a_rule_is_removed_once(world: World) -> None:
-    queue = jobs(world)
-    queue.upsert_repeatable_job("tick", repeat=Repeat(Every(1)), key="k")
-    assert [queue.remove_repeatable("k"), queue.remove_repeatable("k")] == [True, False]
-    assert queue.get_repeatable_jobs() == []
 
 
 def test_a_rule_by_cron_fires_at_local_time(world: World) -> None:
@@ -134,11 +102,6 @@ def test_a_promoter_wakes_for_the_next_time_of_a_rule(world: World) -> None:
     seen = queue.promote()
     assert 0 < seen.next_ms - seen.now_ms <= 60_000
     assert world.client.lrange(KEYS.alarm, 0, -1) == [b"1"]
-
-
-def test_a_start_without_a_time_zone_is_refused(world: World) -> None:
-    with pytest.raises(ConfigurationError, match="time zone"):
-        jobs(world).upsert_repeatable_job("tick", repeat=Repeat(Every(1), start=datetime(2030, 1, 1)))  # noqa: DTZ001
 
 
 def test_data_that_a_rule_cannot_hold_is_refused(world: World) -> None:

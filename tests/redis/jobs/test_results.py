@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import UnrecoverableError
-from rmq_core.discipline.jobs.operations import working as turns
-from rmq_core.discipline.jobs.operations.working import Done
-from rmq_core.errors import JobFailed
+from rmq_core import JobFailed, UnrecoverableError
 from rmq_core.jobs import Job, JobResult
-from tests.redis.jobs.bench import KEYS, Log, queue_at, working
+from tests.redis.jobs.bench import KEYS, queue_at, working
 from tests.redis.leases import PATIENCE_S
 
 
@@ -94,13 +91,6 @@ async def test_results_are_kept_for_their_time_only(url: str, redis_client: redi
         assert 90_000 < redis_client.pttl(KEYS.result(job.id)) <= 100_000
 
 
-async def test_no_result_is_kept_by_default(url: str, redis_client: redis.Redis) -> None:
-    async with queue_at(url) as queue, working(queue, echo):
-        job = await queue.add("j", 1)
-        await Log().until(lambda: not redis_client.xlen(KEYS.ready))
-        assert await queue.get_results([job, "other"]) == [None, None]
-
-
 async def test_a_return_value_that_cannot_be_kept_fails_its_job(url: str) -> None:
     async def handler(job: Job) -> Any:
         return object()
@@ -109,13 +99,3 @@ async def test_a_return_value_that_cannot_be_kept_fails_its_job(url: str) -> Non
         job = await queue.add("j")
         with pytest.raises(JobFailed, match="PayloadError"):
             await queue.wait_for_result(job, PATIENCE_S)
-
-
-async def test_any_number_of_jobs_is_finished_in_one_call(url: str) -> None:
-    # a long timeout: a turn that is resent does not return the jobs of the reply that timed out
-    async with queue_at(f"{url}?socket_timeout={PATIENCE_S}") as queue:
-        await queue.add_bulk({"name": "j", "data": number} for number in range(9000))
-        found = await queue.run_exchange(turns.turn(queue.engine, "w", Done.nothing(), 9000))
-        done = Done([], [], [delivery.entry for delivery in found], [])
-        await queue.run_exchange(turns.turn(queue.engine, "w", done, 0))
-        assert (len(found), sum((await queue.stats())[:5])) == (9000, 0)

@@ -35,16 +35,6 @@ async def test_a_server_that_is_too_old_is_refused_with_the_missing_command_and_
             await Worker(queue, print).run()
 
 
-def test_the_server_version_is_queried_once(world: World) -> None:
-    queue = jobs(world)
-    queue.add("j")
-    world.client.config_resetstat()
-    queue.add("j")
-    stats = world.client.info("commandstats")
-    assert "cmdstat_xgroup|create" not in stats
-    assert "cmdstat_xgroup" not in stats
-
-
 def test_features_of_a_newer_server_are_used(world: World) -> None:
     queue = jobs(world)
     queue.add("j")

@@ -15,9 +15,8 @@ from rmq_core import UnrecoverableError, exponential
 from rmq_core.asyncio import Worker
 from rmq_core.discipline.jobs.operations import working as operations
 from rmq_core.discipline.jobs.operations.working import Done
-from rmq_core.jobs import Job, NewJob, WorkerConfig
+from rmq_core.jobs import Job, WorkerConfig
 from tests.redis.jobs.bench import KEYS, Log, hung, queue_at, working
-from tests.redis.leases import eventually_later
 
 AT_ONCE = exponential(0, 0)
 
@@ -86,22 +85,6 @@ async def test_a_failed_job_returns_after_its_backoff_with_one_more_attempt(url:
         await log.count(3)
     assert [entry[:2] for entry in log.seen] == [(job.id, 1), (job.id, 2), (job.id, 3)]
     assert all(later[2] - sooner[2] >= 0.09 for sooner, later in zip(log.seen, log.seen[1:], strict=False))
-
-
-async def test_dead_letters_that_a_worker_pushes_out_are_counted(url: str) -> None:
-    async def handler(job: Job) -> None:
-        raise UnrecoverableError("never")
-
-    async with queue_at(url, max_dead=1) as queue:
-        await queue.add_bulk([NewJob("j", {"n": n}) for n in range(3)])
-        async with working(queue, handler):
-            await eventually_later(lambda: all_dead(queue, 3))
-        assert (await queue.stats()).dead == 1
-
-
-async def all_dead(queue: Any, count: int) -> bool:
-    totals = await queue.admin.totals()
-    return bool((totals.dead, totals.dropped) == (count, count - 1))
 
 
 async def test_a_job_whose_attempts_are_used_up_is_a_dead_letter_with_its_history(url: str) -> None:
@@ -248,14 +231,6 @@ async def test_a_worker_releases_no_job_that_another_took_over(url: str, redis_c
         assert await queue.run_exchange(operations.requeue(queue.engine, "late", found)) == 1
         assert [message.payload for message in await queue.admin.peek(9)] == ["kept"]
         assert await queue.run_exchange(operations.beat(queue.engine, "other", [found[0].entry])) == []
-
-
-async def test_jobs_lost_in_a_flushed_database_are_not_released(url: str, redis_client: redis.Redis) -> None:
-    async with queue_at(url) as queue:
-        await queue.add("j")
-        found = await queue.run_exchange(operations.turn(queue.engine, "w", Done.nothing(), 1))
-        redis_client.flushdb()
-        assert await queue.run_exchange(operations.requeue(queue.engine, "w", found)) == 0
 
 
 async def test_a_cancelled_worker_still_acks_finished_jobs(url: str) -> None:

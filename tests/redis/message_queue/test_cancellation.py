@@ -129,20 +129,3 @@ async def test_a_handlers_own_cancelled_error_is_a_failure_like_any_other(
         async with queue.process_message():
             raise asyncio.CancelledError
     assert in_hand(behind) == 0
-
-
-async def test_many_tasks_share_one_queue_and_one_client(client: redis.asyncio.Redis, behind: World) -> None:
-    queue, seen = RedisMessageQueue("q", client=client), list[str]()
-
-    async def consume() -> None:
-        async with queue.process_message() as message:
-            assert isinstance(message, str)
-            seen.append(message)
-
-    async with asyncio.timeout(300), asyncio.TaskGroup() as group:
-        for _ in range(20):
-            group.create_task(consume())
-        for n in range(20):
-            await queue.publish(f"m{n}")
-    assert sorted(seen) == sorted(f"m{n}" for n in range(20))
-    assert in_hand(behind) == 0

@@ -38,12 +38,6 @@ def test_a_drained_queue_refuses_to_publish_and_to_claim(world: World) -> None:
     assert waiting(world) == [f"before {name}" for name in names_of(world)]
 
 
-def test_the_sync_queue_has_close_and_the_async_queue_has_aclose(no_world: World) -> None:
-    queue = no_world.module.RedisMessageQueue
-    assert hasattr(queue, "close") is (no_world.flavour == "sync")
-    assert hasattr(queue, "aclose") is (no_world.flavour == "async")
-
-
 def test_a_new_queue_over_the_same_keys_continues(world: World) -> None:
     old = world.queue()
     old.publish("x")
@@ -70,12 +64,6 @@ def test_draining_does_not_end_a_handler_that_is_at_work(world: World) -> None:
         assert queue.drain(timeout=1) is True
         assert (message, in_hand(world)) == ("x", 1)
     assert in_hand(world) == 0
-
-
-@pytest.mark.parametrize("timeout", [None, 0, 0.5, 3])
-def test_draining_may_be_repeated(world: World, timeout: float | None) -> None:
-    queue = world.queue()
-    assert [queue.drain(timeout), queue.drain(timeout), queue.drain(timeout=timeout)] == [True] * 3
 
 
 @pytest.mark.parametrize("wrong", [True, "1", object()], ids=["bool", "text", "object"])

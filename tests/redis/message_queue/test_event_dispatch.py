@@ -13,7 +13,7 @@ import redis.asyncio
 import rmq_core.asyncio
 from rmq_core.events import QueueEvent
 from tests.redis.message_queue.behind import PATIENCE_S, eventually, expire, in_hand
-from tests.redis.message_queue.handlers import abandon, handle
+from tests.redis.message_queue.handlers import abandon
 from tests.redis.message_queue.places import Fake, Real
 from tests.redis.message_queue.recorder import Recorder
 from tests.redis.message_queue.worlds import SyncWorld, World
@@ -31,15 +31,6 @@ def test_a_callback_that_raises_warns_without_further_effect(world: World) -> No
         assert queue.publish("x")
     with pytest.warns(RuntimeWarning, match="on_event"), queue.process_message() as message:
         assert message == "x"
-    assert in_hand(world) == 0
-
-
-def test_a_callback_that_raises_does_not_hide_the_handlers_exception(world: World) -> None:
-    queue = world.queue(on_event=Recorder(world, also=fail).callback)
-    with pytest.warns(RuntimeWarning, match="on_event"):
-        queue.publish("x")
-    with pytest.warns(RuntimeWarning, match="on_event"), pytest.raises(ZeroDivisionError):
-        handle(queue, error=ZeroDivisionError())
     assert in_hand(world) == 0
 
 
@@ -139,10 +130,3 @@ def test_two_queues_over_one_gateway_emit_their_own_events(world: World) -> None
     for name, recorder in zip("ab", recorders, strict=True):
         assert {event.queue for event in recorder.events} == {name}
         assert recorder.steps.count("claim_reclaim/success") == 1
-
-
-def test_one_callback_may_listen_to_many_queues(world: World) -> None:
-    recorder = Recorder(world)
-    for name in "ab":
-        world.queue(name, on_event=recorder.callback).publish("x")
-    assert [event.queue for event in recorder.events] == ["a", "b"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from typing import Any
 
@@ -49,29 +48,6 @@ def test_the_events_of_one_message_carry_its_id_and_the_hash_of_its_token(world:
     assert again.operation == "claim"
     assert again.message_id != claim.message_id
     assert again.lease_token_hash != claim.lease_token_hash
-
-
-def test_the_hash_is_that_of_the_token_a_gateway_returns(world: World) -> None:
-    tokens: list[str] = []
-    gateway = world.gateway()
-    original = gateway.wait_for_message_and_move
-
-    def remember(*args: Any) -> Any:
-        claimed = original(*args)
-        tokens.append(claimed.lease_token)
-        return claimed
-
-    async def remember_later(*args: Any) -> Any:
-        claimed = await original(*args)
-        tokens.append(claimed.lease_token)
-        return claimed
-
-    gateway.wait_for_message_and_move = remember if world.flavour == "sync" else remember_later
-    recorder = Recorder(world)
-    queue = world.queue(gateway=gateway, on_event=recorder.callback)
-    queue.publish("x")
-    handle(queue)
-    assert recorder.only("claim").lease_token_hash == hashlib.sha256(tokens[0].encode()).hexdigest()[:16]
 
 
 def test_the_event_for_the_completed_log_precedes_the_acknowledgement(world: World) -> None:

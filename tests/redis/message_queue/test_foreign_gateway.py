@@ -32,36 +32,6 @@ def test_a_queue_works_over_a_gateway_in_memory(no_world: World, timeout_s: int 
     assert set(shelf.calls) == {"publish_message", "wait_for_message_and_move", "remove_message"}
 
 
-def test_a_gateway_gets_the_documented_keys(no_world: World) -> None:
-    seen: list[tuple[Any, ...]] = []
-    gateway, _ = foreign(no_world, publish_message=lambda *args: seen.append(args) or True)
-    queue = no_world.queue("jobs", gateway=gateway, key_separator="/", get_deduplication_key=None)
-    queue.publish("x")
-    assert seen == [("jobs/pending", "x", "jobs/deduplication/x")]
-
-
-@WITH_AND_WITHOUT_LEASES
-def test_logs_and_their_lengths_go_through_the_gateway(no_world: World, timeout_s: int | None) -> None:
-    gateway, shelf = foreign(no_world, timeout_s=timeout_s)
-    queue = no_world.queue(
-        gateway=gateway,
-        deduplication=False,
-        enable_completed_queue=True,
-        enable_failed_queue=True,
-        max_completed_length=2,
-    )
-    for text in "abc":
-        queue.publish(text)
-        with queue.process_message():
-            pass
-    queue.publish("bad")
-    with pytest.raises(ZeroDivisionError), queue.process_message():
-        raise ZeroDivisionError
-    assert shelf.lists["q::completed"] == ["c", "b"]
-    assert shelf.lists["q::failed"] == ["bad"]
-    assert {"add_message", "move_message", "trim_queue"} <= set(shelf.calls)
-
-
 def test_the_token_of_the_claim_settles_it(no_world: World) -> None:
     seen: list[dict[str, Any]] = []
     gateway, _ = foreign(no_world, remove_message=lambda *_, **options: seen.append(options) or True)
@@ -105,12 +75,6 @@ def test_publishing_with_deduplication_must_return_a_bool(no_world: World, wrong
         no_world.queue(gateway=gateway).publish("x")
 
 
-def test_publishing_without_deduplication_must_return_none(no_world: World) -> None:
-    gateway, _ = foreign(no_world, add_message=lambda *_: True)
-    with pytest.raises(GatewayContractError, match="add_message"):
-        no_world.queue(gateway=gateway, deduplication=False).publish("x")
-
-
 @pytest.mark.parametrize(("verb", "logs"), [("remove_message", False), ("move_message", True)])
 def test_settling_must_return_a_bool(no_world: World, verb: str, logs: object) -> None:
     gateway, _ = foreign(no_world, **{verb: lambda *_, **__: None})
@@ -122,32 +86,11 @@ def test_settling_must_return_a_bool(no_world: World, verb: str, logs: object) -
     assert verb in str(caught.value.__cause__)
 
 
-def test_a_visibility_timeout_of_a_wrong_type_is_a_broken_contract(no_world: World) -> None:
-    gateway, _ = foreign(no_world)
-    type(gateway).message_visibility_timeout_seconds = "300"
-    with pytest.raises(GatewayContractError, match="message_visibility_timeout_seconds"):
-        no_world.queue(gateway=gateway)
-
-
 def test_a_gateway_without_a_visibility_timeout_attribute_counts_as_one_without_leases(no_world: World) -> None:
     gateway, _ = foreign(no_world, wait_for_message_and_move=lambda *_: "x")
     del type(gateway).message_visibility_timeout_seconds
     with no_world.queue(gateway=gateway).process_message() as message:
         assert message == "x"
-
-
-def test_the_error_of_a_gateway_is_raised(no_world: World) -> None:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise OSError("gateway")
-
-    recorder = Recorder(no_world)
-    gateway, _ = foreign(no_world, publish_message=fail, wait_for_message_and_move=fail)
-    queue = no_world.queue(gateway=gateway, on_event=recorder.callback)
-    with pytest.raises(OSError, match="gateway"):
-        queue.publish("x")
-    with pytest.raises(OSError, match="gateway"), queue.process_message():
-        pytest.fail("the block began")
-    assert recorder.steps == ["publish/failure", "claim/failure"]
 
 
 def test_a_broken_contract_emits_an_event_too(no_world: World) -> None:

@@ -37,10 +37,6 @@ def test_publishing_is_deduplicated_by_the_given_key(world: World) -> None:
     assert waiting(world) == ["x", "y", "x"]
 
 
-def test_a_claim_of_an_empty_queue_returns_none(world: World) -> None:
-    assert world.blocking(world.gateway()).wait_for_message_and_move(PENDING, PROCESSING) is None
-
-
 def test_a_claim_is_removed_with_its_token_once(world: World) -> None:
     verbs, claim = claimed(world)
     assert in_hand(world) == 1
@@ -78,13 +74,6 @@ def test_a_token_is_invalid_once_the_message_was_claimed_again(world: World) -> 
     assert verbs.remove_message(PROCESSING, second.stored_message, lease_token=second.lease_token) is True
 
 
-def test_any_holder_of_its_token_can_renew_a_lease(world: World) -> None:
-    verbs, claim = claimed(world)
-    expire(world)
-    assert verbs.renew_message_lease(PROCESSING, claim.stored_message, claim.lease_token) is True
-    assert verbs.wait_for_message_and_move(PENDING, PROCESSING) is None
-
-
 def test_a_claim_can_be_passed_to_another_process_as_text(world: World) -> None:
     _, claim = claimed(world)
     text = json.dumps([claim.stored_message, claim.lease_token])
@@ -93,13 +82,6 @@ def test_a_claim_can_be_passed_to_another_process_as_text(world: World) -> None:
     assert elsewhere.renew_message_lease(PROCESSING, stored, token) is True
     assert elsewhere.remove_message(PROCESSING, stored, lease_token=token) is True
     assert in_hand(world) == 0
-
-
-def test_stored_messages_are_bytes_when_the_client_does_not_decode(world: World) -> None:
-    verbs, claim = claimed(world, world.gateway(client=world.client(decode_responses=False)))
-    assert isinstance(claim.stored_message, bytes)
-    assert isinstance(claim.lease_token, str)
-    assert verbs.remove_message(PROCESSING, claim.stored_message, lease_token=claim.lease_token) is True
 
 
 def test_without_visibility_timeout_a_claim_is_the_message_itself(world: World) -> None:
@@ -130,23 +112,6 @@ def test_pending_messages_can_be_trimmed_to_the_newest(world: World) -> None:
         verbs.add_message(PENDING, text)
     verbs.trim_queue(PENDING, 2)
     assert waiting(world) == ["b", "c"]
-
-
-def test_a_gateway_exposes_its_configuration(no_world: World) -> None:
-    plain = no_world.gateway(message_visibility_timeout_seconds=None)
-    assert (plain.message_visibility_timeout_seconds, plain.max_delivery_count) == (None, None)
-    assert (plain.dead_letter_queue, plain.is_redis_cluster) == (None, False)
-    full = no_world.gateway(max_delivery_count=3, dead_letter_queue="q::dead_letter")
-    assert (full.message_visibility_timeout_seconds, full.max_delivery_count) == (300, 3)
-    assert full.dead_letter_queue == "q::dead_letter"
-
-
-def test_a_gateway_counts_deliveries_for_its_dead_letters(world: World) -> None:
-    gateway = world.gateway(max_delivery_count=1, dead_letter_queue="q::dlq")
-    verbs, _ = claimed(world, gateway)
-    expire(world)
-    assert verbs.wait_for_message_and_move(PENDING, PROCESSING) is None
-    assert (waiting(world), in_hand(world)) == ([], 0)
 
 
 WRONG_TYPES: dict[str, tuple[Any, ...]] = {
@@ -196,29 +161,11 @@ def test_a_parameter_with_a_wrong_value_is_a_configuration_error(
         no_world.gateway(**{parameter: value})
 
 
-def test_dead_letters_need_a_visibility_timeout(no_world: World) -> None:
-    with pytest.raises(ConfigurationError, match="message_visibility_timeout_seconds"):
-        no_world.gateway(max_delivery_count=3, dead_letter_queue="q::dlq", message_visibility_timeout_seconds=None)
-
-
-def test_a_client_of_the_other_concurrency_model_is_refused(no_world: World) -> None:
-    other = redis.asyncio.Redis() if no_world.flavour == "sync" else redis.Redis()
-    for build in (no_world.gateway, no_world.queue):
-        with pytest.raises(TypeError, match="sync"):
-            build(client=other)
-
-
 def test_a_sentinel_manager_is_refused_with_an_alternative(no_world: World) -> None:
     kind: Any = redis.sentinel.Sentinel if no_world.flavour == "sync" else redis.asyncio.sentinel.Sentinel
     for build in (no_world.gateway, no_world.queue):
         with pytest.raises(TypeError, match="master_for"):
             build(client=kind([("localhost", 1)]))
-
-
-def test_a_pipeline_is_refused(no_world: World) -> None:
-    for build in (no_world.gateway, no_world.queue):
-        with pytest.raises(TypeError, match=r"[Pp]ipeline"):
-            build(client=no_world.client().pipeline())
 
 
 def test_a_client_with_a_single_connection_is_refused(redis_url: str) -> None:

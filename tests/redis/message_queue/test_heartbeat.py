@@ -41,16 +41,6 @@ def test_a_long_handler_keeps_its_message(one_world: World) -> None:
     assert in_hand(one_world) == 0
 
 
-def test_without_heartbeat_a_long_handler_loses_its_message(one_world: World) -> None:
-    queue = one_world.queue(visibility_timeout_seconds=1)
-    queue.publish("x")
-    other = one_world.glance(message_visibility_timeout_seconds=1)
-    seen: list[Any] = []
-    with pytest.warns(RuntimeWarning, match="lease"):
-        handle(queue, lambda: time.sleep(1.1), lambda: seen.append(handle(other)))
-    assert seen == ["x"]
-
-
 def test_every_renewal_emits_an_event(world: World) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback, **OFTEN)
@@ -72,12 +62,6 @@ def test_renewals_end_with_the_block(world: World) -> None:
     count = len(recorder.events)
     time.sleep(0.1)
     assert len(recorder.events) == count
-
-
-def test_nothing_renews_between_messages(one_world: World) -> None:
-    before = {*threading.enumerate()}
-    one_world.queue(**OFTEN)
-    assert {*threading.enumerate()} <= before
 
 
 def test_a_lease_that_was_taken_over_ends_the_heartbeat_and_calls_the_failure_callback(world: World) -> None:
@@ -232,15 +216,3 @@ def test_a_lease_is_renewed_while_a_slow_gateway_settles(made: Any, error: type[
     assert recorder.steps[-1] == ("nack/success" if error else "ack/success")
     assert not failed.is_set()
     assert not any(step.startswith("lease_renew_failed") for step in recorder.steps)
-
-
-def test_a_failing_handler_stops_its_heartbeat_too(world: World) -> None:
-    recorder = Recorder(world)
-    queue = world.queue(on_event=recorder.callback, **OFTEN)
-    queue.publish("x")
-    with pytest.raises(ZeroDivisionError):
-        handle(queue, lambda: eventually(lambda: "lease_renew/success" in recorder.steps), error=ZeroDivisionError())
-    assert recorder.steps[-2:] == ["failed/failure", "nack/success"]
-    count = len(recorder.events)
-    time.sleep(0.1)
-    assert len(recorder.events) == count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -30,12 +29,6 @@ def handler() -> Iterator[GracefulInterruptHandler]:
     made.reset()
 
 
-def test_a_signal_sets_the_interrupt_without_ending_the_process(handler: GracefulInterruptHandler) -> None:
-    assert not handler.is_interrupted()
-    os.kill(os.getpid(), signal.SIGUSR1)
-    assert handler.is_interrupted()
-
-
 def test_a_signal_has_one_owner(handler: GracefulInterruptHandler) -> None:
     with pytest.raises(ValueError, match="SIGUSR1"):
         GracefulInterruptHandler(**QUIET)
@@ -48,25 +41,6 @@ def test_an_existing_signal_handler_is_not_replaced() -> None:
             GracefulInterruptHandler(**QUIET)
     finally:
         signal.signal(signal.SIGUSR1, before)
-
-
-def test_resetting_restores_the_signal_handlers_and_may_be_repeated() -> None:
-    handler = GracefulInterruptHandler(**QUIET)
-    handler.reset()
-    handler.reset()
-    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
-    GracefulInterruptHandler(**QUIET).reset()
-
-
-@pytest.mark.usefixtures("usual_signals")
-def test_sigint_sigterm_and_sighup_are_the_default() -> None:
-    handler = GracefulInterruptHandler(verbose=False)
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            assert signal.getsignal(number) not in (signal.SIG_DFL, signal.default_int_handler)
-    finally:
-        handler.reset()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.usefixtures("usual_signals")
@@ -110,15 +84,6 @@ def test_a_handler_belongs_to_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert "main thread" in str(caught[0])
-
-
-def test_a_verbose_handler_prints_which_signal_came(capsys: pytest.CaptureFixture[str]) -> None:
-    handler = GracefulInterruptHandler(signals=[signal.SIGUSR1])
-    try:
-        signal.raise_signal(signal.SIGUSR1)
-    finally:
-        handler.reset()
-    assert "signal" in capsys.readouterr().err.lower()
 
 
 def script(text: str) -> subprocess.CompletedProcess[str]:
@@ -196,12 +161,6 @@ def test_an_interrupt_lets_the_current_message_finish(world: World) -> None:
         switch.on.set()
         assert message == "x"
     assert in_hand(world) == 0
-
-
-def test_an_interrupted_queue_still_publishes(world: World) -> None:
-    switch = Switch()
-    switch.on.set()
-    assert world.queue(interrupt=switch).publish("x") is True
 
 
 def test_a_gateway_takes_the_handler_for_its_queue(world: World) -> None:

@@ -28,20 +28,6 @@ def test_successes_and_failures_are_kept_apart(world: World) -> None:
     assert logged(world, "failed") == ["bad"]
 
 
-def test_nothing_is_logged_by_default(world: World) -> None:
-    queue = world.queue()
-    run(queue, "good")
-    run(queue, "bad", fails=True)
-    assert (logged(world, "completed"), logged(world, "failed")) == ([], [])
-
-
-@pytest.mark.parametrize("kind", ["completed", "failed"])
-def test_a_log_keeps_the_newest_up_to_its_length(world: World, kind: str) -> None:
-    queue = world.queue(**BOTH, **{f"max_{kind}_length": 3})
-    run(queue, *"abcde", fails=kind == "failed")
-    assert logged(world, kind) == ["e", "d", "c"]
-
-
 def test_a_log_keeps_a_thousand_by_default(one_world: World) -> None:
     queue = one_world.queue(**BOTH)
     run(queue, *(f"m{n}" for n in range(1010)))
@@ -66,16 +52,3 @@ def test_switching_the_failed_log_off_keeps_what_is_in_it_and_adds_nothing(world
     run(world.queue(**BOTH), "old", fails=True)
     run(world.queue(), "new", fails=True)
     assert logged(world, "failed") == ["old"]
-
-
-def test_at_most_once_messages_are_logged_too(world: World) -> None:
-    queue = world.queue(**BOTH, visibility_timeout_seconds=None, max_delivery_count=None)
-    run(queue, "good")
-    run(queue, "bad", fails=True)
-    assert (logged(world, "completed"), logged(world, "failed")) == (["good"], ["bad"])
-
-
-def test_a_log_holds_text_of_any_script(world: World) -> None:
-    queue = world.queue(**BOTH, client=world.client(decode_responses=False))
-    run(queue, "größe 日本")
-    assert logged(world, "completed") == ["größe 日本"]

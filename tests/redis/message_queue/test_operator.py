@@ -40,11 +40,6 @@ def test_stats_count_messages_by_place(world: World) -> None:
     assert counts(queue) == [2, 1, 1, 1, 1]
 
 
-def test_stats_are_none_for_what_is_switched_off(world: World) -> None:
-    assert counts(world.queue()) == [0, 0, None, None, 0]
-    assert counts(world.queue(max_delivery_count=None)) == [0, 0, None, None, None]
-
-
 def test_peeking_shows_payloads_and_takes_nothing(world: World) -> None:
     queue = with_everything(world)
     before = counts(queue)
@@ -56,20 +51,10 @@ def test_peeking_shows_payloads_and_takes_nothing(world: World) -> None:
     assert counts(queue) == before
 
 
-def test_peeking_at_an_empty_queue_shows_nothing(world: World) -> None:
-    assert world.queue().peek(5) == []
-
-
 def test_peeking_gives_bytes_when_the_client_does_not_decode(world: World) -> None:
     queue = world.queue(client=world.client(decode_responses=False))
     queue.publish("größe")
     assert queue.peek() == ["größe".encode()]
-
-
-@pytest.mark.parametrize(("count", "error"), [(True, TypeError), ("1", TypeError), (0, ConfigurationError)])
-def test_peeking_refuses_a_wrong_count(no_world: World, count: object, error: type[Exception]) -> None:
-    with pytest.raises(error, match="count"):
-        no_world.queue().peek(count)
 
 
 def test_peeking_and_purging_refuse_an_unknown_place(no_world: World) -> None:
@@ -91,13 +76,6 @@ def test_purging_empties_one_place_and_returns_the_count(world: World, target: s
     assert queue.purge(target=target) == 0
 
 
-def test_purging_keeps_the_deduplication_keys(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-    queue.purge(target="pending")
-    assert queue.publish("x") is False
-
-
 def poisoned(world: World, count: int) -> Any:
     queue = world.glance(max_delivery_count=1, dead_letter_queue="q::dlq")
     for n in range(count):
@@ -116,21 +94,6 @@ def test_redriven_dead_letters_start_with_a_fresh_delivery_count_oldest_first(wo
     assert queue.redrive_dead_letters() == 1
     assert handle(queue) == "m2"
     assert queue.redrive_dead_letters() == 0
-
-
-def test_a_redriven_message_that_is_abandoned_again_becomes_a_dead_letter_again(world: World) -> None:
-    queue = poisoned(world, 1)
-    queue.redrive_dead_letters()
-    abandon(queue)
-    expire(world)
-    assert handle(queue) is None
-    assert queue.peek(5, source="dead_letter") == ["m0"]
-
-
-@pytest.mark.parametrize(("count", "error"), [(True, TypeError), ("1", TypeError), (0, ConfigurationError)])
-def test_redriving_refuses_a_wrong_count(no_world: World, count: object, error: type[Exception]) -> None:
-    with pytest.raises(error, match="max_messages"):
-        no_world.queue().redrive_dead_letters(count)
 
 
 def test_redriving_a_queue_without_dead_letters_raises(no_world: World) -> None:

@@ -26,11 +26,6 @@ def test_a_message_is_in_progress_inside_the_block_and_removed_after_it(world: W
     assert (waiting(world), in_hand(world)) == ([], 0)
 
 
-def test_an_empty_queue_gives_none(world: World) -> None:
-    with world.glance().process_message() as message:
-        assert message is None
-
-
 @pytest.mark.parametrize("settings", [{}, UNDELIVERABLE], ids=["at least once", "at most once"])
 def test_an_exception_in_the_block_is_raised_again_and_fails_the_message(world: World, settings: Any) -> None:
     queue = world.queue(**settings)
@@ -54,27 +49,6 @@ def test_a_process_exit_in_the_block_leaves_the_message_to_be_redelivered(
         assert message == "x"
 
 
-def test_a_return_from_within_the_block_acknowledges(world: World) -> None:
-    queue = world.queue()
-    queue.publish("x")
-
-    def handle() -> Any:
-        with queue.process_message() as message:
-            return message
-
-    assert handle() == "x"
-    assert in_hand(world) == 0
-
-
-def test_a_message_is_text_when_the_client_decodes_and_bytes_otherwise(world: World) -> None:
-    for decode, expected in ((True, "größe"), (False, "größe".encode())):
-        queue = world.queue(client=world.client(decode_responses=decode), deduplication=False)
-        queue.publish("größe")
-        with queue.process_message() as message:
-            assert message == expected
-        assert in_hand(world) == 0
-
-
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_both_protocol_versions_of_redis_work(world: World, protocol: int) -> None:
     queue = world.queue(client=world.client(protocol=protocol), enable_completed_queue=True)
@@ -95,32 +69,12 @@ def test_a_message_that_was_reclaimed_meanwhile_is_not_acknowledged_and_warns(wo
     assert in_hand(world) == 0
 
 
-def test_a_handler_that_fails_after_its_message_was_reclaimed_warns_and_raises(world: World) -> None:
-    slow, other = world.queue(enable_failed_queue=True), world.queue(enable_failed_queue=True)
-    slow.publish("x")
-    claimed = other.process_message()
-    with pytest.warns(RuntimeWarning, match="lease"), pytest.raises(ZeroDivisionError):
-        handle(slow, lambda: expire(world), claimed.__enter__, error=ZeroDivisionError())
-    assert in_hand(world) == 1
-    claimed.__exit__(None, None, None)
-
-
 def test_a_deadline_that_passed_unnoticed_does_not_make_an_acknowledgement_stale(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     with queue.process_message():
         expire(world)
     assert (waiting(world), in_hand(world)) == ([], 0)
-
-
-def test_a_handler_may_publish_and_process_further_messages(world: World) -> None:
-    queue = world.queue()
-    queue.publish("outer")
-    with queue.process_message() as outer:
-        queue.publish("inner")
-        with queue.process_message() as inner:
-            assert (outer, inner) == ("outer", "inner")
-    assert in_hand(world) == 0
 
 
 def test_a_waiting_consumer_gets_a_published_message_at_once(world: World) -> None:
@@ -155,13 +109,6 @@ def test_each_message_goes_to_one_of_several_consumers(one_world: World) -> None
 
     futures = [one_world.in_background(consume) for _ in range(4)]
     assert sorted(message for future in futures for message in future.result()) == sorted(f"m{n}" for n in range(30))
-
-
-def test_the_queue_is_not_a_context_manager_and_its_repr_shows_its_name(no_world: World) -> None:
-    queue = getattr(no_world.queue("jobs"), "inner", None) or no_world.queue("jobs")
-    assert not hasattr(queue, "__enter__")
-    assert not hasattr(queue, "__aenter__")
-    assert repr(queue) == "<RedisMessageQueue name='jobs' drained=False>"
 
 
 def test_a_cleanup_that_fails_after_success_is_raised_with_its_cause(one_world: World) -> None:

@@ -204,13 +204,6 @@ def test_at_most_once_means_that_a_crash_loses_the_message(world: World) -> None
     assert in_hand(world) == 1
 
 
-def test_at_most_once_messages_are_removed_when_they_are_processed(world: World) -> None:
-    queue = world.queue(**AT_MOST_ONCE, enable_completed_queue=True)
-    queue.publish("x")
-    assert handle(queue) == "x"
-    assert (waiting(world), in_hand(world)) == ([], 0)
-
-
 def test_a_consumer_with_a_timeout_does_not_reclaim_what_one_without_a_timeout_claimed(world: World) -> None:
     holder = world.queue(**AT_MOST_ONCE)
     holder.publish("x")

@@ -111,12 +111,6 @@ def test_an_async_queue_refuses_a_plain_on_event() -> None:
         world.queue(on_event=lambda _: None)
 
 
-def test_an_async_queue_accepts_a_sync_or_an_async_heartbeat_callback() -> None:
-    with AsyncWorld(Fake()) as world:
-        for callback in (lambda: None, async_callable):
-            assert world.queue(heartbeat_interval_seconds=60, on_heartbeat_failure=callback)
-
-
 def test_a_queue_needs_a_client_or_a_gateway(no_world: World) -> None:
     with pytest.raises(ConfigurationError, match=r"client.*gateway"):
         no_world.module.RedisMessageQueue("q")
@@ -143,11 +137,6 @@ def test_a_client_or_an_interrupt_handler_beside_a_gateway_is_refused(no_world: 
             no_world.module.RedisMessageQueue("q", gateway=gateway, **options)
 
 
-def test_something_that_is_no_gateway_is_refused(no_world: World) -> None:
-    with pytest.raises(GatewayContractError, match="gateway"):
-        no_world.queue(gateway=object())
-
-
 def test_a_gateway_of_the_other_concurrency_model_is_refused_with_a_hint(no_world: World) -> None:
     other: type[World] = AsyncWorld if no_world.flavour == "sync" else SyncWorld
     with other(Fake()) as world, pytest.raises(GatewayContractError, match=r"asyncio|async|sync"):
@@ -170,11 +159,6 @@ def test_a_gateway_with_dead_letters_serves_one_queue(no_world: World) -> None:
         no_world.queue("b", gateway=gateway)
 
 
-def test_a_gateway_without_dead_letters_may_serve_several_queues(no_world: World) -> None:
-    gateway = no_world.gateway()
-    assert all(no_world.queue(name, gateway=gateway) for name in "ab")
-
-
 def test_an_error_is_caught_by_its_root_and_by_its_second_base(no_world: World) -> None:
     for base in (RedisMessageQueueError, ValueError):
         with pytest.raises(base):
@@ -184,8 +168,3 @@ def test_an_error_is_caught_by_its_root_and_by_its_second_base(no_world: World) 
 def test_a_queue_takes_options_by_keyword_only(no_world: World) -> None:
     with pytest.raises(TypeError):
         no_world.module.RedisMessageQueue("q", redis.Redis())
-
-
-@pytest.mark.parametrize("name", ["q", "{jobs}", "a:b", "name with spaces", "größe", "a.b/c-d"])
-def test_all_other_names_are_accepted(no_world: World, name: str) -> None:
-    assert no_world.queue(name).key.pending == f"{name}::pending"

@@ -36,16 +36,6 @@ def test_a_deduplicated_publish_is_sent_again_and_stored_once(one_world: World, 
 
 
 @EVERY_FAULT
-def test_a_duplicate_is_recognized_after_a_lost_connection_too(one_world: World, proxy: Proxy, fault: Fault) -> None:
-    queue, _ = over(one_world, proxy)
-    queue.publish("x")
-    proxy.cut(fault)
-    assert queue.publish("x") is False
-    assert proxy.hit == 1
-    assert waiting(one_world) == ["x"]
-
-
-@EVERY_FAULT
 @pytest.mark.parametrize("timeout_s", [300, None], ids=["leases", "no leases"])
 def test_a_claim_is_sent_again_and_takes_one_message(
     one_world: World, proxy: Proxy, fault: Fault, timeout_s: int | None
@@ -157,18 +147,6 @@ def test_a_client_with_its_own_retries_does_not_duplicate_resent_calls(one_world
         proxy.cut(Fault.REPLY_LOST)
     assert recorder.steps[-1] == "ack/success"
     assert in_hand(one_world) == 0
-
-
-def test_scripts_missing_on_the_server_are_sent_again(one_world: World) -> None:
-    queue = one_world.queue(enable_completed_queue=True)
-    queue.publish("x")
-    one_world.inspector.script_flush()
-    assert queue.publish("y") is True
-    one_world.inspector.script_flush()
-    with queue.process_message() as message:
-        one_world.inspector.script_flush()
-    assert message == "x"
-    assert logged(one_world, "completed") == ["x"]
 
 
 def test_a_wait_ends_after_its_time_with_or_without_a_server(one_world: World, proxy: Proxy) -> None:

@@ -48,15 +48,6 @@ def test_each_worker_has_its_own_list(world: World) -> None:
     assert len(processing(world, "other")) == 1
 
 
-def test_the_owner_of_a_claim_is_the_worker_whose_list_keeps_it(world: World) -> None:
-    queue = worker(world)
-    queue.publish("a")
-    lease = queue.claim(owner="somebody else")
-    assert (lease.owner, len(processing(world, "somebody else"))) == ("somebody else", 1)
-    queue.ack(lease)
-    assert processing(world, "somebody else") == []
-
-
 def test_a_worker_without_a_name_gets_a_unique_one(world: World) -> None:
     one, other = world.open("reliable"), world.open("reliable")
     assert one.worker != other.worker
@@ -108,68 +99,6 @@ def test_payloads_are_returned_unchanged(world: World, payload: object) -> None:
     assert (message.payload, message.headers, message.deliveries) == (payload, {"h": "v"}, 1)
 
 
-def test_several_messages_can_be_claimed_at_once_and_settled_one_by_one(world: World) -> None:
-    queue = worker(world)
-    queue.publish_many(["a", "b", "c", "d"])
-    lease = queue.claim(max_messages=3)
-    a, b, _ = lease.messages
-    assert payloads(lease.messages) == ["a", "b", "c"]
-    assert queue.ack(lease, [b, b.ref]).outcomes == (Outcome.SETTLED, Outcome.SETTLED)
-    assert payloads(queue.messages(lease)) == ["a", "c"]
-    assert queue.ack(lease, [b, a]).outcomes == (Outcome.SETTLED_BEFORE, Outcome.SETTLED)
-    assert queue.ack(lease).settled == 1
-    assert lease.state.settled
-    assert drain(queue) == ["d"]
-
-
-def test_a_lease_settled_one_by_one_is_settled(world: World) -> None:
-    queue = worker(world)
-    queue.publish_many(["a", "b"])
-    lease = queue.claim(max_messages=2)
-    queue.ack(lease, lease.messages)
-    assert lease.state.settled
-    with pytest.raises(LeaseLost):
-        queue.ack(lease)
-
-
-def test_a_claim_takes_at_most_a_thousand_messages(world: World) -> None:
-    queue = worker(world)
-    assert queue.publish_many(str(number) for number in range(1005)).accepted == 1005
-    lease = queue.claim(max_messages=4000)
-    assert (lease.count, payloads(lease.messages)[:2]) == (1000, ["0", "1"])
-    assert queue.ack(lease).settled == 1000
-    assert queue.stats().ready == 5
-
-
-def test_released_messages_are_first_again_and_count_no_delivery(world: World) -> None:
-    queue = worker(world)
-    queue.publish_many(["a", "b", "c"])
-    queue.release(queue.claim(max_messages=2))
-    assert payloads(queue.admin.peek(3)) == ["a", "b", "c"]
-    assert queue.claim().message.deliveries == 1
-
-
-def test_nacked_messages_are_first_again_with_their_reason(world: World) -> None:
-    queue = worker(world)
-    queue.publish_many(["a", "b", "c"])
-    assert queue.nack(queue.claim(max_messages=2), reason="no\tgood\n").settled == 2
-    assert payloads(queue.admin.peek(3)) == ["a", "b", "c"]
-    message = queue.claim().message
-    assert (message.deliveries, message.history[0][0], message.history[0][2:]) == (2, "nack", ("w", "no good"))
-
-
-def test_the_last_nack_makes_a_dead_letter_that_can_be_redriven(world: World) -> None:
-    queue = worker(world, max_deliveries=2)
-    queue.publish_many(["a", "b"])
-    queue.nack(queue.claim())
-    assert queue.nack(queue.claim())[:2] == (1, 1)
-    (letter,) = queue.admin.dead_letters(5)
-    assert (letter.payload, letter.deliveries, len(letter.history)) == ("a", 2, 2)
-    assert (queue.admin.redrive(7), queue.admin.redrive()) == (1, 0)
-    assert payloads(queue.admin.peek(2)) == ["b", "a"]
-    assert queue.claim(max_messages=2).messages[1].deliveries == 1
-
-
 def test_dead_letters_are_capped(world: World) -> None:
     queue = worker(world, max_deliveries=1, max_dead=2)
     queue.publish_many(["a", "b", "c"])
@@ -206,14 +135,3 @@ def test_a_key_of_another_type_is_refused_before_anything_changes(world: World) 
     with pytest.raises(rmq_core.errors.WrongKeyType):
         queue.nack(lease)
     assert snapshot(world.client) == before
-
-
-def test_tools_can_find_the_queue_and_its_discipline(world: World) -> None:
-    worker(world).publish("a")
-    assert rmq_core.disciplines(world.client) == {"q": "reliable"}
-    assert rmq_core.discipline_of(world.client, "q") == "reliable"
-
-
-def test_a_leased_queue_of_the_same_name_is_another_queue(world: World) -> None:
-    worker(world).publish("a")
-    assert world.queue("q").claim() is None

@@ -48,16 +48,6 @@ def test_the_timeout_of_the_reaper_applies_to_claims_without_their_own(world: Wo
     assert reaper(world, queue, timeout=0.01).run_once().returned == 1
 
 
-def test_a_claim_with_its_own_timeout_keeps_it(world: World) -> None:
-    queue = worker(world)
-    queue.publish_many(["short", "long"])
-    queue.claim(lease=0.01)
-    queue.claim(lease=60)
-    time.sleep(0.02)
-    assert reaper(world, queue, timeout=0.01).run_once().returned == 1
-    assert queue.claim().message.payload == "short"
-
-
 def test_an_entry_left_by_blmove_without_a_deadline_gets_one_and_returns_after_the_timeout(
     world: World,
 ) -> None:
@@ -94,14 +84,6 @@ def test_a_live_worker_that_extends_its_lease_is_left_alone(world: World) -> Non
     assert queue.ack(lease).settled == 1
 
 
-def test_an_extension_never_shortens(world: World) -> None:
-    queue = worker(world, timeout=600)
-    queue.publish("a")
-    lease = queue.claim()
-    assert queue.extend(lease, by=1) == lease.deadline
-    assert queue.extend(lease, by=900) > lease.deadline
-
-
 def test_heartbeats_keep_the_reaper_away_during_a_block(world: World) -> None:
     queue = worker(world, timeout=600)
     queue.publish("a")
@@ -111,16 +93,6 @@ def test_heartbeats_keep_the_reaper_away_during_a_block(world: World) -> None:
             kept(batch.lease, 600)
         assert not batch.lease.lost
     assert (drain(queue), processing(world)) == ([], [])
-
-
-def test_a_heartbeat_notifies_its_handler_of_a_lost_lease(world: World) -> None:
-    queue = worker(world, timeout=0.3)
-    queue.publish("a")
-    with queue.hold(queue.claim()) as lease:
-        eventually(lambda: (age(world), reaper(world, queue).run_once())[1].returned)  # a heartbeat may come in between
-        eventually(lambda: lease.lost)
-    with pytest.raises(LeaseLost):
-        queue.ack(lease)
 
 
 def test_several_messages_return_in_their_order(world: World) -> None:
@@ -142,16 +114,6 @@ def test_more_messages_than_one_script_moves_return_in_their_order(world: World)
     age(world)
     assert reaper(world, queue).run_once().returned == 2300
     assert payloads(queue.admin.peek(3000)) == sent
-
-
-def test_only_expired_messages_return(world: World) -> None:
-    queue = worker(world)
-    queue.publish_many(["a", "b", "c"])
-    queue.claim()
-    age(world)
-    queue.claim()
-    assert reaper(world, queue).run_once().returned == 1
-    assert payloads(queue.admin.peek(9)) == ["a", "c"]
 
 
 def test_two_reapers_return_each_message_once(world: World) -> None:
@@ -202,17 +164,6 @@ def test_a_late_ack_touches_nothing_of_the_same_workers_next_claim(world: World)
     assert held.envelopes == released.envelopes
     assert queue.ack(released, [released.message]).outcomes == (Outcome.LOST,)
     assert queue.ack(held).settled == 1
-
-
-def test_a_batch_with_one_reaped_message_is_lost_as_a_whole(world: World) -> None:
-    queue = worker(world)
-    queue.publish_many(["a", "b"])
-    lease = queue.claim(max_messages=2)
-    world.client.hdel(KEYS.claims("w"), lease.messages[0].id)
-    for settle in (queue.ack, queue.nack, queue.release, queue.extend):
-        with pytest.raises(LeaseLost):
-            settle(lease)
-    assert len(processing(world)) == 2
 
 
 def test_lists_of_unregistered_workers_are_found_without_scanning_the_keyspace(world: World) -> None:
@@ -294,12 +245,3 @@ def test_a_worker_is_forgotten_only_after_a_day_of_silence_without_messages(worl
     queue.ack(lease)
     reaper(world, queue).run_once()
     assert world.client.zcard(KEYS.workers) == 0
-
-
-def test_claims_of_messages_removed_by_hand_are_forgotten(world: World) -> None:
-    queue = worker(world)
-    queue.publish("a")
-    lease = queue.claim()
-    world.client.lrem(KEYS.processing("w"), 1, lease.envelopes[0])
-    reaper(world, queue).run_once()
-    assert world.client.exists(KEYS.claims("w")) == 0

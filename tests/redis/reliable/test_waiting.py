@@ -25,18 +25,6 @@ def test_waiting_times_out_without_work(world: World) -> None:
     assert processing(world) == []
 
 
-def test_a_claim_without_a_wait_on_an_empty_queue_returns_at_once(world: World) -> None:
-    queue = worker(world)
-    assert queue.claim() is None
-    assert queue.claim(wait=0) is None
-
-
-def test_a_ready_message_is_claimed_without_blocking(world: World) -> None:
-    queue = worker(world)
-    queue.publish("a")
-    assert queue.claim(wait=PATIENCE_S).message.payload == "a"
-
-
 def test_a_waiting_claim_blocks_in_redis_and_takes_the_next_message(world: World) -> None:
     queue = worker(world)
     waiting = world.in_background(queue.claim, wait=PATIENCE_S)
@@ -46,27 +34,6 @@ def test_a_waiting_claim_blocks_in_redis_and_takes_the_next_message(world: World
     lease = waiting.result(PATIENCE_S)
     assert (lease.message.payload, len(processing(world))) == ("a", 1)
     assert queue.ack(lease).settled == 1
-
-
-def test_a_plain_lpush_wakes_a_waiting_claim(world: World) -> None:
-    queue = worker(world)
-    queue.publish("a")
-    (envelope,) = world.client.lrange(KEYS.queue, 0, -1)
-    world.client.delete(KEYS.queue)
-    waiting = world.in_background(queue.claim, wait=PATIENCE_S)
-    blocked(world, 1)
-    world.client.lpush(KEYS.queue, envelope)
-    assert waiting.result(PATIENCE_S).message.payload == "a"
-
-
-def test_a_released_message_wakes_a_waiting_claim(world: World) -> None:
-    queue = worker(world)
-    queue.publish("a")
-    lease = queue.claim()
-    waiting = world.in_background(worker(world, "other").claim, wait=PATIENCE_S)
-    blocked(world, 1)
-    queue.release(lease)
-    assert waiting.result(PATIENCE_S).message.payload == "a"
 
 
 def test_several_waiting_claims_of_one_worker_get_a_message_each(world: World) -> None:
@@ -115,17 +82,6 @@ def test_a_message_moved_for_a_dead_client_goes_to_the_next_claim_of_that_worker
     assert queue.ack(first).settled == 1
 
 
-def test_an_unclaimed_entry_behind_claimed_messages_is_found(world: World) -> None:
-    queue = worker(world)
-    queue.publish_many(["a", "b", "c"])
-    world.client.lmove(KEYS.queue, KEYS.processing("w"), "RIGHT", "LEFT")
-    stray = processing(world)[0]
-    world.client.lrem(KEYS.processing("w"), 1, stray)
-    queue.claim(max_messages=2)
-    world.client.rpush(KEYS.processing("w"), stray)
-    assert queue.claim().message.payload == "a"
-
-
 async def test_a_cancelled_wait_loses_nothing(redis_client: redis.Redis, server_url: str) -> None:
     async with AsyncQueue(server_url, "q", ReliableConfig(worker="w")) as queue:
         waiting = asyncio.create_task(queue.claim(wait=PATIENCE_S))
@@ -162,8 +118,3 @@ def test_a_claim_without_a_reply_is_resumed(world: World) -> None:
     again = queue.claim(max_messages=5)
     assert (again.token, payloads(again.messages)) == (lease.token, ["a"])
     assert queue.claim().message.payload == "b"
-
-
-def test_a_waiting_worker_is_registered_for_reapers(world: World) -> None:
-    worker(world, "patient").claim(wait=0.01)
-    assert world.client.zrange(KEYS.workers, 0, -1) == [b"patient"]

@@ -9,9 +9,8 @@ import redis
 
 import rmq_core
 from rmq_core import PayloadError
-from rmq_core.errors import PayloadTooLarge
 from tests.redis.leases import PATIENCE_S, snapshot
-from tests.redis.rotation.bench import KEYS, age, entries, ids, now_s, put, rotation, within_one_second
+from tests.redis.rotation.bench import KEYS, age, entries, now_s, put, rotation, within_one_second
 from tests.redis.worlds import World
 
 
@@ -282,13 +281,6 @@ def test_a_value_that_is_not_an_id_is_refused(world: World, value: object) -> No
     assert world.client.dbsize() == 0
 
 
-def test_the_length_of_an_id_is_limited(world: World) -> None:
-    queue = rotation(world, max_id_bytes=4)
-    queue.push("abcd")
-    with pytest.raises(PayloadTooLarge, match="max_id_bytes is 4"):
-        queue.push("abcdé")
-
-
 def test_a_list_key_of_another_type_is_refused_and_left_alone(world: World) -> None:
     world.client.set("q", "x")
     before = snapshot(world.client)
@@ -298,20 +290,3 @@ def test_a_list_key_of_another_type_is_refused_and_left_alone(world: World) -> N
     assert snapshot(world.client) == before | {
         key: value for key, value in snapshot(world.client).items() if b"rmq:queues" in key
     }
-
-
-def test_tools_can_find_the_queue_and_its_discipline(world: World) -> None:
-    rotation(world).push("a")
-    assert rmq_core.disciplines(world.client) == {"q": "rotation"}
-    assert rmq_core.discipline_of(world.client, "q") == "rotation"
-
-
-def test_ids_of_a_lease_are_its_messages(world: World) -> None:
-    queue = rotation(world)
-    queue.publish_many(["a b", "c%d", "e"])
-    age(world)
-    lease = queue.claim(max_messages=3)
-    assert ids(lease.messages) == ["a b", "c%d", "e"]
-    assert [message.deliveries for message in lease.messages] == [1, 1, 1]
-    age(world)
-    assert [message.deliveries for message in queue.claim(max_messages=2).messages] == [2, 2]

@@ -21,33 +21,10 @@ def test_waiting_times_out_without_work(world: World) -> None:
     assert world.client.exists(KEYS.waiters) == 0
 
 
-def test_a_ready_id_is_popped_without_blocking(world: World) -> None:
-    queue = rotation(world)
-    queue.push("a")
-    assert queue.safe_pop(wait=PATIENCE_S) == "a"
-
-
 def test_a_push_wakes_a_waiting_pop(world: World) -> None:
     waiting = world.in_background(rotation(world).safe_pop, wait=PATIENCE_S)
     blocked(world, 1)
     rotation(world).push("a")
-    assert waiting.result(PATIENCE_S) == "a"
-
-
-def test_many_ids_pushed_at_once_wake_all_waiting_pops(world: World) -> None:
-    waiting = [world.in_background(rotation(world).safe_pop, wait=PATIENCE_S) for _ in range(3)]
-    blocked(world, 3)
-    rotation(world).publish_many(["a", "b", "c"])
-    assert sorted(one.result(PATIENCE_S) for one in waiting) == ["a", "b", "c"]
-
-
-def test_a_released_id_wakes_a_waiting_pop(world: World) -> None:
-    queue = rotation(world)
-    queue.push("a")
-    lease = queue.claim()
-    waiting = world.in_background(rotation(world).safe_pop, wait=PATIENCE_S)
-    blocked(world, 1)
-    queue.release(lease)
     assert waiting.result(PATIENCE_S) == "a"
 
 
@@ -63,13 +40,6 @@ def test_a_wait_with_ids_in_progress_does_not_spin(world: World) -> None:
     world.client.config_resetstat()
     assert queue.safe_pop(wait=0.5) is None
     assert scripts_run(world) <= 4
-
-
-def test_a_claim_waits_as_a_pop_does(world: World) -> None:
-    waiting = world.in_background(rotation(world).claim, wait=PATIENCE_S, max_messages=5)
-    blocked(world, 1)
-    rotation(world).publish_many(["a", "b"])
-    assert waiting.result(PATIENCE_S).count == 2
 
 
 def test_a_plain_lpush_is_found_by_the_next_poll(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
@@ -32,18 +31,3 @@ def test_a_consumer_reads_claims_and_acknowledges_on_a_cluster(cluster: Cluster,
         assert consumer.claim_stale(20) == [message]
         consumer.ack(message)
         assert queue.backlog_stats()[:3] == (1, 0, 0)
-
-
-def test_an_asyncio_consumer_reads_claims_and_acknowledges_on_a_cluster(cluster: Cluster) -> None:
-    async def work() -> None:
-        first, second = (QueueConfig("asynchronous", "g", name, block_ms=50) for name in "ab")
-        queue = rmq_core.asyncio.StreamQueue(cluster.url, first)
-        async with queue, rmq_core.asyncio.QueueConsumer(cluster.url, second) as consumer:
-            await queue.enqueue({"n": 1})
-            (message,) = await queue.read()
-            await asyncio.sleep(0.03)
-            assert await consumer.claim_stale(20) == [message]
-            await consumer.ack(message)
-            assert (await queue.backlog_stats())[:3] == (1, 0, 0)
-
-    asyncio.run(work())

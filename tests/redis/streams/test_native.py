@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, PayloadError
-from rmq_core.errors import QueueError
-from rmq_core.streams import QueueConfig, QueueMessage
-from tests.redis.streams.stage import GROUP, HOUR_MS, MINUTE_MS, STREAM, Stage
+from rmq_core import PayloadError, QueueError
+from tests.redis.streams.stage import GROUP, HOUR_MS, STREAM, Stage
 from tests.redis.worlds import AsyncWorld
 
 
@@ -26,12 +24,6 @@ def test_an_entry_has_one_field_with_the_json_of_a_dict(stage: Stage) -> None:
     assert stage.client.xrange(STREAM) == [(entry_id.encode(), {b"data": '{"a":[1,null],"b":"ü"}'.encode()})]
 
 
-def test_a_message_names_its_stream_group_and_entry(stage: Stage) -> None:
-    queue = stage.queue()
-    entry_id = queue.enqueue({"a": 1})
-    assert queue.read() == [QueueMessage(STREAM, GROUP, entry_id, {"a": 1})]
-
-
 @pytest.mark.parametrize("payload", ["text", b"bytes", [1], {"a": float("nan")}, {1: 2}, None])
 def test_a_value_that_is_not_a_json_object_is_refused_before_anything_is_sent(stage: Stage, payload: Any) -> None:
     with pytest.raises(PayloadError):
@@ -42,12 +34,6 @@ def test_a_value_that_is_not_a_json_object_is_refused_before_anything_is_sent(st
 def test_a_new_group_includes_entries_from_before_its_creation(stage: Stage) -> None:
     add(stage, data=b'{"n":1}')
     assert [message.payload for message in stage.queue().read()] == [{"n": 1}]
-
-
-def test_an_existing_group_is_joined_unchanged(stage: Stage) -> None:
-    stage.client.xgroup_create(STREAM, GROUP, "$", mkstream=True)
-    add(stage, data=b'{"n":1}')
-    assert len(stage.queue().read()) == 1
 
 
 def test_a_deleted_group_is_not_created_again(stage: Stage) -> None:
@@ -64,14 +50,6 @@ def test_a_key_of_another_type_is_a_queue_error(stage: Stage) -> None:
     stage.client.set(STREAM, "taken")
     with pytest.raises(QueueError, match="WRONGTYPE"):
         stage.queue().read()
-
-
-def test_two_consumers_of_a_group_share_and_two_groups_each_get_all(stage: Stage) -> None:
-    first, second = stage.queue(), stage.queue()
-    other = stage.world.make("StreamQueue", QueueConfig(STREAM, "other", "c", block_ms=50))
-    for number in range(2):
-        first.enqueue({"n": number})
-    assert [queue.read()[0].payload["n"] for queue in (first, second, other, other)] == [0, 1, 0, 1]
 
 
 def test_a_malformed_entry_is_a_queue_error_that_names_it(stage: Stage) -> None:
@@ -96,22 +74,6 @@ def test_a_malformed_entry_does_not_affect_good_neighbours(stage: Stage) -> None
     with pytest.raises(QueueError, match=bad):
         queue.read()
     assert queue.read() == []
-
-
-def test_a_malformed_entry_does_not_affect_good_neighbours_when_stale_ones_are_claimed(stage: Stage) -> None:
-    dead, queue = stage.queue(max_read_count=10), stage.queue()
-    add(stage, data=b'{"n":1}')
-    bad = add(stage, data=b"{")
-    dead.read()
-    stage.let_pass()
-    assert [message.payload["n"] for message in queue.claim_stale(MINUTE_MS)] == [1]
-    with pytest.raises(QueueError, match=bad):
-        queue.claim_stale(MINUTE_MS)
-
-
-def test_additional_fields_beside_the_payload_are_ignored(stage: Stage) -> None:
-    add(stage, trace=b"x", data=b'{"n":1}')
-    assert stage.queue().read()[0].payload == {"n": 1}
 
 
 @pytest.mark.parametrize("settings", [{"decode_responses": True}, {"protocol": 3}, {"protocol": 2}], ids=str)
@@ -146,25 +108,12 @@ def test_a_fake_client_reads_claims_and_acknowledges(stage: Stage) -> None:
     assert queue.read() == []
 
 
-def test_a_consumer_reads_one_message_and_refuses_a_larger_max_read_count(stage: Stage) -> None:
-    with pytest.raises(ConfigurationError, match="max_read_count must be 1 for a QueueConsumer, not 2"):
-        stage.consumer(max_read_count=2)
-
-
 def test_payloads_are_returned_unchanged(stage: Stage) -> None:
     queue = stage.queue()
     payload = {"": "", "deep": {"a": [{"b": [1.5, True, None, "\u2028"]}]}, "long": "x" * 100_000}
     queue.enqueue(payload)
     assert queue.read()[0].payload == payload
     assert json.loads(stage.client.xrange(STREAM)[0][1][b"data"]) == payload
-
-
-def test_messages_that_were_read_stay_pending_when_the_queue_object_is_closed(stage: Stage) -> None:
-    queue = stage.queue()
-    entry_id = queue.enqueue({"n": 1})
-    queue.read()
-    queue.close()
-    assert stage.pending() == [entry_id]
 
 
 def client_queue(stage: Stage, settings: dict[str, Any]) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError
 from rmq_core.streams import DbApi, EffectsOnce, QueueMessage
 from tests.redis.streams.databases import Ledger, ledger, place_of
 from tests.redis.streams.stage import Stage
@@ -129,20 +128,6 @@ def test_effects_happen_once_when_a_row_for_the_message_is_part_of_their_transac
     assert effects.effects() == [0]
 
 
-def test_a_row_that_was_rolled_back_does_not_count(effects: Ledger) -> None:
-    once = EffectsOnce(effects.paramstyle, table="seen")
-    with closing(effects.connect()) as connection:
-        connection.cursor().execute("DROP TABLE IF EXISTS seen")
-        once.create_table(connection)
-        assert once.first(MESSAGE, connection)
-        connection.rollback()
-        assert once.first(MESSAGE, connection)
-        connection.commit()
-        assert not once.first(MESSAGE, connection)
-        assert once.first(QueueMessage("orders", "shipping", "1-0", {}), connection)
-        connection.rollback()
-
-
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_of_two_concurrent_consumers_of_a_message_the_second_waits_for_the_first(
     postgres: Postgres, ending: str
@@ -161,10 +146,3 @@ def test_of_two_concurrent_consumers_of_a_message_the_second_waits_for_the_first
         waiter.join(300)
         assert verdicts == [ending == "rollback"]
         second.rollback()
-
-
-def test_an_invalid_table_name_or_paramstyle_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="table must be a plain SQL name"):
-        EffectsOnce("qmark", table="x; DROP TABLE y")
-    with pytest.raises(ConfigurationError, match="paramstyle must be one of qmark, format, pyformat, numeric"):
-        EffectsOnce("named")

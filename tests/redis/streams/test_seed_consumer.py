@@ -300,18 +300,6 @@ def test_claim_stale_claims_at_most_count_messages_that_are_idle_for_long_enough
     assert consumer.claim_stale(MINUTE_MS) == []
 
 
-def test_claim_stale_can_exclude_what_the_consumer_itself_holds(stage: Stage) -> None:
-    """Section 10: what a consumer is still working on is not stale to itself."""
-    fill(stage, 12)
-    mine = stage.queue(max_read_count=11, claim_skip_own_messages=True)
-    other = stage.queue()
-    mine.read()
-    other.read()
-    stage.let_pass()
-    assert ids(mine.claim_stale(MINUTE_MS, count=1)) == [11]
-    assert mine.claim_stale(MINUTE_MS) == []
-
-
 def test_a_deleted_entry_does_not_keep_others_from_being_claimed(stage: Stage) -> None:
     """Section 10.1: what is pending and no longer in the stream is nothing to be recovered."""
     sent = fill(stage, 2)
@@ -436,20 +424,6 @@ def test_a_pass_over_stale_messages_takes_one_at_a_time(stage: Stage) -> None:
     assert seen == [(0, [2, 1, 1]), (1, [2, 1])]
     assert consumer.run_claim_stale(**options, min_idle_ms=MINUTE_MS) == 1
     assert consumer.run_claim_stale(**options, min_idle_ms=MINUTE_MS) == 0
-
-
-def test_a_pass_over_stale_messages_ends_with_the_first_exception(stage: Stage) -> None:
-    """Section 11: what user code raises is re-raised; the others are left as they are."""
-    fill(stage, 2)
-    stage.queue(max_read_count=2).read()
-    stage.let_pass()
-    with pytest.raises(ValueError, match="mine"):
-        stage.consumer().run_claim_stale(
-            handler=stage.handler(failing(ValueError("mine"))),
-            db_factory=stage.database(Journal().begin),
-            min_idle_ms=MINUTE_MS,
-        )
-    assert stage.deliveries() == [2, 1]
 
 
 def test_a_stopped_consumer_begins_no_pass_over_stale_messages(stage: Stage) -> None:

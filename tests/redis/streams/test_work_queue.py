@@ -47,12 +47,6 @@ def test_a_lease_is_a_consumer_of_the_group_that_is_deleted_with_it(world: World
     assert world.client.xinfo_consumers(KEY, GROUP) == []
 
 
-def test_a_wait_without_work_leaves_no_consumer(world: World) -> None:
-    queue = open_queue(world)
-    assert queue.claim(wait=0.1) is None
-    assert world.client.xinfo_consumers(KEY, GROUP) == []
-
-
 def test_the_consumer_of_an_expired_lease_is_deleted_when_its_messages_are_claimed(world: World) -> None:
     queue = open_queue(world, claim_idle_ms=30)
     queue.publish({"n": 1})
@@ -85,17 +79,6 @@ def test_a_lease_lasts_at_most_as_long_as_the_group_configures(world: World) -> 
         queue.claim(lease=3)
 
 
-def test_an_extension_never_shortens(world: World) -> None:
-    queue = open_queue(world, claim_idle_ms=60_000)
-    queue.publish({"n": 1})
-    lease = queue.claim()
-    before = lease.deadline
-    assert (queue.extend(lease, 1) - before).total_seconds() > -1
-    assert queue.claim() is None
-    with pytest.raises(Unsupported, match="by of more than claim_idle_ms=60000"):
-        queue.extend(lease, 61)
-
-
 def test_a_lease_that_lost_one_message_is_lost_as_a_whole_and_nothing_changes(world: World) -> None:
     queue = open_queue(world, claim_idle_ms=30, block_ms=50)
     queue.publish_many({"n": number} for number in range(3))
@@ -111,32 +94,6 @@ def test_a_lease_that_lost_one_message_is_lost_as_a_whole_and_nothing_changes(wo
     assert queue.ack(taken[0]).settled == 1
 
 
-def test_messages_settled_one_by_one_are_not_settled_again(world: World) -> None:
-    queue = open_queue(world)
-    queue.publish_many({"n": number} for number in range(3))
-    lease = queue.claim(max_messages=3)
-    assert queue.ack(lease, [lease.messages[1]]).outcomes == (Outcome.SETTLED,)
-    assert queue.nack(lease, [lease.messages[1], lease.messages[0]]).outcomes == (
-        Outcome.SETTLED_BEFORE, Outcome.SETTLED,
-    )  # fmt: skip
-    assert [message.index for message in queue.messages(lease)] == [2]
-    assert queue.extend(lease) is not None
-    assert queue.release(lease).settled == 1
-    assert numbers(queue.claim(max_messages=5)) == [0, 2]
-
-
-def test_a_nacked_message_counts_its_delivery_and_a_released_one_does_not(world: World) -> None:
-    queue = open_queue(world)
-    queue.publish({"n": 1})
-    deliveries = []
-    for give_back in (queue.nack, queue.release, queue.nack):
-        lease = queue.claim()
-        deliveries.append(lease.message.deliveries)
-        give_back(lease)
-    assert deliveries == [1, 2, 2]
-    assert queue.claim().message.deliveries == 3
-
-
 def test_a_waiting_claim_gets_messages_that_become_stale_during_the_wait(world: World) -> None:
     queue = open_queue(world, claim_idle_ms=200)
     queue.publish({"n": 1})
@@ -144,16 +101,6 @@ def test_a_waiting_claim_gets_messages_that_become_stale_during_the_wait(world: 
     began = time.monotonic()
     assert queue.claim(wait=PATIENCE_S).message.deliveries == 2
     assert time.monotonic() - began < PATIENCE_S / 2
-
-
-def test_a_waiting_claim_gets_released_messages_within_about_a_second(world: World) -> None:
-    queue, other = open_queue(world), open_queue(world)
-    queue.publish({"n": 1})
-    lease = queue.claim()
-    waiting = world.in_background(other.claim, wait=PATIENCE_S)
-    time.sleep(0.1)
-    queue.release(lease)
-    assert waiting.result(PATIENCE_S).message.deliveries == 1
 
 
 def test_an_entry_deleted_while_it_was_pending_is_forgotten(world: World) -> None:
@@ -215,14 +162,6 @@ def test_purging_skips_ready_entries_for_one_group_and_keeps_them_for_others(wor
     assert other.backlog().ready == 2400
     queue.publish({"n": 1})
     assert queue.backlog().ready == 1
-
-
-def test_inspection_creates_neither_stream_nor_group(world: World) -> None:
-    queue = open_queue(world)
-    assert queue.backlog()[:2] == (0, None)
-    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-    assert queue.admin.peek(3) == []
-    assert world.client.keys() == []
 
 
 @pytest.mark.parametrize(
