@@ -14,7 +14,7 @@ from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 from rmq_airflow.operators.publish import RedisQueuePublishOperator
 from rmq_airflow.operators.redrive import RedisQueueRedriveOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
-from rmq_core import LeaseAlreadySettled, LeaseOwnedByOther, StreamQueue, Unsupported
+from rmq_core import LeaseOwnedByOther, StreamQueue, Unsupported
 from tests.airflow.conftest import MakeContext
 
 NIGHTLY = "nightly"
@@ -44,24 +44,6 @@ def test_a_lease_of_a_dagster_run_or_of_a_manual_claim_is_refused_and_left_alone
     with pytest.raises(LeaseOwnedByOther, match=f"it is owned by '{owner}'"):
         take(queue, RETRY)
     assert [(lease.owner, lease.takeovers) for lease in queue.admin.leases()] == [(owner, 1)]
-
-
-def test_a_retry_takes_over_what_its_first_try_held(queue: Any) -> None:
-    queue.publish_many("ab")
-    take(queue, FIRST)
-    taken = take(queue, RETRY)
-    assert (taken.id, taken.count, taken.takeovers) == (NIGHTLY, 2, 1)
-
-
-def test_a_retry_after_the_ack_skips_or_claims_the_next_batch(queue: Any) -> None:
-    queue.publish("a")
-    queue.ack(take(queue, FIRST))
-    queue.publish("b")
-    with pytest.raises(LeaseAlreadySettled):
-        take(queue, RETRY, on_settled="skip")
-    following = take(queue, RETRY)
-    assert (following.id, following.message.payload) == (f"{NIGHTLY}#2", "b")
-    assert take(queue, RETRY).id == f"{NIGHTLY}#2"
 
 
 def work(messages: Any) -> int:

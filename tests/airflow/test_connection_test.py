@@ -14,7 +14,6 @@ from airflow.models.connection import Connection
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_core import ConfigurationError, QueueUnavailable
 from tests.servers import Server, start_server
-from tests.servers.process import free_port
 from tests.servers.sentinel import Sentinel
 
 Button = Callable[..., tuple[bool, str]]
@@ -82,11 +81,6 @@ async def test_a_wrong_extra_is_an_error_in_an_event_loop_too(redis_url: str, pr
         await RedisQueueHook("tried").async_location()
 
 
-def test_extras_that_are_not_json_fail_the_connection_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_TRIED", json.dumps({"conn_type": "redis_queue", "extra": '{"lease": 5'}))
-    assert RedisQueueHook("tried").test_connection() == (False, "the connection's `extra` must be a JSON object")
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -114,19 +108,6 @@ def test_a_connection_of_which_airflow_finds_no_host_is_refused_everywhere_with_
         assert "secret" not in said
 
 
-def test_the_form_of_a_uri_that_the_refusal_names_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_TRIED", "redis-queue://user:secret@example.org:7701/?db=3&ssl=true&lease=300")
-    found = RedisQueueHook("tried").settings
-    assert (found.hosts, found.db, found.username, found.tls) == ((("example.org", 7701),), 3, "user", True)
-
-
-def test_a_connection_of_the_redis_provider_is_tested_without_changes(redis_url: str, press: Button) -> None:
-    place = redis.Redis.from_url(redis_url).connection_pool.connection_kwargs
-    extra = {"db": 0, "cluster": False, "ssl": False, "ssl_cert_reqs": "required", "ssl_check_hostname": False}
-    works, text = press(extra, conn_type="redis", host=place["host"], port=place["port"])
-    assert works, text
-
-
 def test_an_embedded_server_is_neither_started_nor_is_its_folder_created(tmp_path: Path, press: Button) -> None:
     folder = tmp_path / "queues"
     works, text = press({"url": f"embedded://{folder}"})
@@ -151,17 +132,6 @@ def test_an_unknown_service_name_is_reported_with_those_that_sentinels_know(
         ask_at_once()
 
 
-def test_unreachable_sentinels_are_reported_with_their_addresses(press: Button) -> None:
-    port = free_port()
-    works, text = press({"url": f"sentinel://127.0.0.1:{port}/main"})
-    assert not works
-    assert text == (
-        f"no sentinel answers for 'main' at 127.0.0.1:{port}: check the hosts and ports of sentinel:// in the URL"
-    )
-    with pytest.raises(QueueUnavailable, match="no sentinel answers for 'main'"):
-        ask_at_once()
-
-
 @pytest.mark.parametrize("extra", [{}, {"sentinel_password": "wrong-1b8"}])
 def test_sentinels_that_refuse_the_password_are_reported_separately(
     locked: Sentinel, press: Button, extra: dict[str, str]
@@ -172,17 +142,6 @@ def test_sentinels_that_refuse_the_password_are_reported_separately(
     assert "wrong-1b8" not in text
     with pytest.raises(QueueUnavailable, match="refused `sentinel_username` or `sentinel_password`"):
         ask_at_once()
-
-
-def test_the_correct_password_of_a_sentinel_passes_the_connection_test(locked: Sentinel, press: Button) -> None:
-    works, text = press({"url": f"sentinel://127.0.0.1:{locked.port}/main", "sentinel_password": "open-7c2"})
-    assert works, text
-
-
-def test_a_redis_server_in_place_of_a_sentinel_is_reported(watched: tuple[Server, Sentinel], press: Button) -> None:
-    works, text = press({"url": f"sentinel://127.0.0.1:{watched[0].port}/main"})
-    assert not works
-    assert "a Redis server answered, not a sentinel" in text
 
 
 def ask_at_once() -> None:

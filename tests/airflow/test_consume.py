@@ -24,7 +24,7 @@ from rmq_airflow.drain import TooManyFailures
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message, exponential
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message
 from tests.airflow.conftest import QUEUE, MakeContext
 from tests.faults.patience import PATIENCE_S
 
@@ -63,10 +63,6 @@ def test_every_message_is_worked_on_once_in_order_until_the_queue_is_empty(
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_an_empty_queue_is_a_success(connection: str, queue: Any, task_context: MakeContext) -> None:
-    assert consume(task_context, on_message=print)["claimed"] == 0
-
-
 def test_a_failed_message_is_requeued_with_a_delay_and_the_others_are_acked(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
@@ -75,36 +71,6 @@ def test_a_failed_message_is_requeued_with_a_delay_and_the_others_are_acked(
     assert (report["acked"], report["failed"], report["dead"]) == (2, 1, 0)
     stats = queue.stats()
     assert (stats.ready, stats.delayed, stats.leased) == (0, 1, 0)
-
-
-def test_a_failed_message_keeps_the_reason_in_its_history(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
-    queue.publish_many(["bad"])
-    consume(task_context, on_message=fail_on("bad"), failed_delay=0, max_messages=1)
-    (message,) = queue.admin.peek(1)
-    assert message.history[0].reason == "ValueError: cannot work on bad"
-    assert message.history[0].owner == OWNER.format(1)
-
-
-def test_the_backoff_of_the_queue_is_not_overruled(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish("bad")
-    config = LeasedConfig(backoff=exponential(base=0.05, cap=0.05), max_deliveries=1)
-    report = consume(task_context, on_message=fail_on("bad"), queue_config=config)
-    assert (report["failed"], report["dead"]) == (1, 1)
-    queue.publish("bad")
-    config = LeasedConfig(backoff=exponential(base=0.05, cap=0.05))
-    consume(task_context, on_message=fail_on("bad"), queue_config=config, max_messages=1)
-    time.sleep(0.15)
-    assert queue.backlog().ready == 1, "after the queue's delay, not after a minute"
-
-
-def test_a_batch_is_acked_as_one(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish_many(map(str, range(25)))
-    sizes: list[int] = []
-    report = consume(task_context, on_batch=lambda batch: sizes.append(len(batch)), batch_size=10)
-    assert sizes == [10, 10, 5]
-    assert report["acked"] == 25
 
 
 def test_a_batch_function_may_settle_single_messages_and_the_rest_is_acked(
@@ -145,13 +111,6 @@ def test_the_function_receives_the_context_entries_that_it_names(
     assert seen == ["run: a"]
 
 
-def test_max_messages_leaves_the_rest_ready(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish_many(map(str, range(10)))
-    report = consume(task_context, on_message=print, max_messages=7, batch_size=5)
-    assert (report["ended"], report["claimed"]) == ("max_messages", 7)
-    assert queue.stats()[:3] == (3, 0, 0)
-
-
 def test_nothing_is_claimed_after_the_time_limit(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,13 +131,6 @@ def test_too_many_failures_fail_the_task_and_unprocessed_messages_are_released(
         consume(task_context, on_message=fail_on("bad"), max_failures=1)
     assert [(message.payload, message.deliveries) for message in queue.admin.peek(5)] == [("d", 0), ("e", 0)]
     assert queue.stats()[:4] == (2, 2, 0, 0)
-
-
-def test_failures_add_up_over_batches(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish_many(["bad", "b", "bad", "d"])
-    with pytest.raises(TooManyFailures):
-        consume(task_context, on_message=fail_on("bad"), max_failures=1, batch_size=2)
-    assert queue.stats()[:4] == (1, 2, 0, 0)
 
 
 @pytest.mark.parametrize("error", [AirflowFailException("wrong"), AirflowTaskTimeout("late")])
@@ -229,14 +181,6 @@ def test_a_try_that_died_without_a_word_is_blamed_on_the_message_in_work(
     assert [(message.payload, message.deliveries) for message in queue.admin.peek(3)] == [("4", 0), ("5", 0), ("3", 1)]
 
 
-def test_a_cleared_task_consumes_what_is_ready_at_that_time(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
-    for _ in range(2):
-        queue.publish("a")
-        assert consume(task_context, on_batch=len)["acked"] == 1
-
-
 def test_a_zombie_of_a_task_does_not_take_from_its_retry(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
@@ -267,21 +211,6 @@ def test_a_lease_shorter_than_the_work_is_kept_by_heartbeats(
     report = consume(task_context, on_message=lambda message: time.sleep(1), queue_config=LeasedConfig(lease=0.3))
     assert report["acked"] == 1
     assert queue.stats()[:3] == (0, 0, 0)
-
-
-def test_a_kill_without_a_known_cause_is_a_failure_of_the_current_message(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
-    made = operator(on_message=lambda message: made.on_kill())
-    queue.publish_many("abc")
-    with pytest.raises(TaskKilled, match="did not say why"):
-        made.execute(task_context(made))
-    assert sorted((message.payload, message.deliveries) for message in queue.admin.peek(5)) == [
-        ("a", 1),
-        ("b", 0),
-        ("c", 0),
-    ]
-    assert queue.stats().leases == 0
 
 
 @pytest.mark.parametrize("option", ["on_message", "on_batch"])
@@ -320,10 +249,6 @@ def test_a_kill_during_an_outage_of_redis_stops_the_work_and_the_messages_wait_f
     with pytest.raises(TaskKilled, match="return when their lease expires"):
         made.execute(task_context(made, state="restarting"))
     assert queue.lease_info(LEASE).owner == OWNER.format(1)
-
-
-def test_on_kill_before_anything_was_claimed_does_nothing() -> None:
-    operator(on_message=print).on_kill()
 
 
 def test_on_kill_between_two_batches_releases_the_next_claim_and_ends_the_task(
@@ -367,15 +292,6 @@ def test_on_kill_does_not_wait_for_a_supervisor_lock_that_the_interrupted_code_h
     with pytest.raises(TaskKilled, match="did not say why"):
         made.execute(context)
     assert queue.stats().ready == 1
-
-
-def test_on_kill_of_one_try_does_not_affect_the_operator_of_the_next(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
-    made = operator(on_message=print)
-    made.prepare_for_execution().on_kill()
-    queue.publish("a")
-    assert made.execute(task_context(made, try_number=2))["acked"] == 1
 
 
 SLEEPER = """
@@ -433,23 +349,6 @@ def test_the_retry_of_a_sigkilled_try_processes_its_messages(
     seen: list[Any] = []
     consume(task_context, 2, on_message=lambda message: seen.append((message.payload, message.deliveries)))
     assert seen == [("a", 2), ("b", 2)]
-    assert queue.stats()[:4] == (0, 0, 0, 0)
-
-
-def test_a_connection_that_breaks_in_the_middle_loses_and_repeats_nothing(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
-    seen: list[Any] = []
-
-    def work(message: Message) -> None:
-        seen.append(message.payload)
-        if message.payload in ("2", "5"):
-            queue.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-
-    queue.publish_many(map(str, range(8)))
-    report = consume(task_context, on_message=work, batch_size=4)
-    assert seen == [str(n) for n in range(8)]
-    assert report["acked"] == 8
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 from airflow.sdk import DAG, task
-from airflow.sdk.bases.xcom import BaseXCom
 
 from rmq_airflow import claiming
 from rmq_airflow.decorators import redis_queue
@@ -60,10 +59,6 @@ def test_a_function_that_returns_has_its_messages_acked(connection: str, queue: 
     assert run(task_context, payloads, max_messages=2) == ["a", "b"]
     assert queue.settled(LEASE).acked == 2
     assert queue.stats()[:4] == (1, 0, 0, 0)
-
-
-def test_an_empty_queue_calls_the_function_without_messages(connection: str, task_context: MakeContext) -> None:
-    assert run(task_context, payloads) == []
 
 
 def test_other_arguments_and_context_entries_are_passed_as_in_any_task(
@@ -129,26 +124,6 @@ def test_a_result_that_airflow_would_refuse_fails_the_try_before_anything_is_ack
     assert run(task_context, payloads, try_number=2) == ["a"]
 
 
-def test_a_result_that_is_not_pushed_may_have_any_type(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish("a")
-    run(task_context, lambda messages: object(), do_xcom_push=False)
-    assert queue.settled(LEASE).acked == 1
-
-
-def test_a_custom_xcom_backend_is_not_called_to_check_the_result(
-    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Backend(BaseXCom):
-        @staticmethod
-        def serialize_value(value: Any, **place: Any) -> str:
-            raise AssertionError
-
-    monkeypatch.setattr(redis_queue, "XCom", Backend)
-    queue.publish("a")
-    run(task_context, lambda messages: object())
-    assert queue.settled(LEASE).acked == 1
-
-
 def test_a_skip_releases_the_messages_without_counting_a_delivery(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
@@ -159,18 +134,6 @@ def test_a_skip_releases_the_messages_without_counting_a_delivery(
     with pytest.raises(AirflowSkipException):
         run(task_context, work, try_number=3)
     assert queue.admin.peek(1)[0].deliveries == 0
-
-
-def test_a_skip_with_retries_left_also_releases_the_messages(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
-    def work(messages: Any) -> None:
-        raise AirflowSkipException
-
-    queue.publish("a")
-    with pytest.raises(AirflowSkipException):
-        run(task_context, work)
-    assert queue.stats()[:4] == (1, 0, 0, 0)
 
 
 def test_verdicts_on_single_messages_hold_however_the_function_ends(
@@ -188,16 +151,6 @@ def test_verdicts_on_single_messages_hold_however_the_function_ends(
     assert queue.stats()[:4] == (0, 1, 0, 0)
 
 
-def test_a_task_that_was_cleared_after_its_ack_is_called_without_messages_or_takes_the_next(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
-    queue.publish_many("ab")
-    assert run(task_context, payloads, max_messages=1) == ["a"]
-    assert run(task_context, payloads, max_messages=1) == []
-    assert run(task_context, payloads, max_messages=1, on_settled="next") == ["b"]
-    assert queue.settled(f"{LEASE}#2").acked == 1
-
-
 def test_with_max_batches_the_function_is_called_until_the_limit_or_an_empty_queue(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
@@ -206,16 +159,6 @@ def test_with_max_batches_the_function_is_called_until_the_limit_or_an_empty_que
     assert run(task_context, payloads, max_messages=2, max_batches=None) == [["e"]]
     assert run(task_context, payloads, max_messages=2, max_batches=None) == [[]], "an empty queue calls it once"
     assert queue.stats()[:4] == (0, 0, 0, 0)
-
-
-def test_with_max_batches_a_function_may_declare_that_it_returns_a_dictionary(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
-    def count(messages: Any) -> dict[str, int]:
-        return {"count": len(messages)}
-
-    queue.publish_many("abc")
-    assert run(task_context, count, max_messages=2, max_batches=None) == [{"count": 2}, {"count": 1}]
 
 
 def test_the_retry_of_several_batches_starts_with_the_one_that_failed(
@@ -341,27 +284,6 @@ def test_a_handed_over_batch_is_adopted_and_acked_without_a_second_claim(
     assert queue.settled(handed["lease_id"]).owner == "airflow:dag/run/work/-1/1"
     assert run(task_context, payloads, hand_over=handed) == []
     assert queue.backlog().ready == 1
-
-
-def test_the_retry_adopts_from_the_try_before(connection: str, queue: Any, task_context: MakeContext) -> None:
-    handed = handed_over(queue, task_context)
-    with pytest.raises(ValueError, match="no"):
-        run(task_context, fail, hand_over=handed)
-    assert run(task_context, payloads, hand_over=handed, try_number=2) == ["a", "b"]
-
-
-def test_two_tasks_cannot_both_adopt(connection: str, queue: Any, task_context: MakeContext) -> None:
-    handed = handed_over(queue, task_context)
-    other = queue.adopt(handed["lease_id"], owner="airflow:dag/run/other/-1/1")
-    with pytest.raises(LeaseLost, match="not an earlier try"):
-        run(task_context, payloads, hand_over=handed)
-    assert queue.ack(other).settled == 2
-
-
-def test_a_hand_over_that_has_expired_fails_the_task(connection: str, queue: Any, task_context: MakeContext) -> None:
-    handed = {**handed_over(queue, task_context), "lease_id": "reclaimed"}
-    with pytest.raises(LeaseLost):
-        run(task_context, payloads, hand_over=handed)
 
 
 def test_a_sensor_that_returned_nothing_fails_the_task_without_a_claim(

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,7 +14,6 @@ from airflow.providers.common.compat.sdk import AirflowException, TaskDeferred
 
 from rmq_airflow.decorators.redis_queue import redis_queue_task
 from rmq_airflow.get_provider_info import DISCIPLINES
-from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.operators.check import RedisQueueCheckOperator
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 from rmq_airflow.operators.publish import RedisQueuePublishOperator
@@ -24,8 +23,8 @@ from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
-from rmq_core import ConfigurationError, LeasedConfig, Unsupported, WorkQueue, open_queue, protocol
-from rmq_core.work import Counted, LimitBounds, StatsLimits
+from rmq_core import ConfigurationError, LeasedConfig, Unsupported, WorkQueue, open_queue
+from rmq_core.work import LimitBounds, StatsLimits
 from tests.airflow.conftest import QUEUE, MakeContext
 
 PAYLOADS: dict[str, list[Any]] = {"rotation": ["a", "b"], "streams": [{"n": 1}, {"n": 2}]}
@@ -62,10 +61,6 @@ def sensor(conn_id: str, **options: Any) -> RedisQueueSensor:
 
 def run(task: Any, context: MakeContext) -> Any:
     return task.execute(context(task))
-
-
-def test_the_form_offers_all_disciplines() -> None:
-    assert set(protocol.DISCIPLINES) == set(DISCIPLINES)
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
@@ -215,20 +210,3 @@ def test_a_leased_config_for_another_discipline_is_refused(connect: Connect, tas
     task = publish(connect("reliable"), "reliable", queue_config=LeasedConfig(dedup=True))
     with pytest.raises(ConfigurationError, match="queue_config"):
         run(task, task_context)
-
-
-def test_an_unknown_discipline_is_refused_with_the_known_ones(connect: Connect, task_context: MakeContext) -> None:
-    with pytest.raises(ConfigurationError, match=r"rotation.*'lists'"):
-        run(publish(connect("lists"), "leased"), task_context)
-
-
-async def test_the_async_queue_has_the_discipline_of_the_connection(connect: Connect) -> None:
-    queue = await RedisQueueHook(connect("rotation")).async_work_queue(QUEUE)
-    assert queue.discipline == "rotation"
-    await queue.close()
-
-
-def test_every_kind_of_count_has_a_trigger() -> None:
-    for count in get_args(Counted):
-        trigger = RedisQueueDepthTrigger(QUEUE, count, max_age=2.0)
-        assert RedisQueueDepthTrigger(**trigger.serialize()[1]).serialize() == trigger.serialize()

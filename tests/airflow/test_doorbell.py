@@ -7,12 +7,10 @@ import importlib
 import json
 import sys
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException, Asset
-from airflow.sdk import AssetWatcher
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rmq_airflow import waiting
@@ -21,7 +19,6 @@ from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
 from rmq_core import ConfigurationError, LeasedQueue
 from tests.airflow.conftest import CANARY, QUEUE
 from tests.faults.patience import PATIENCE_S, eventually_async
-from tests.servers import Server
 
 
 async def ring(events: AsyncIterator[TriggerEvent], within_s: float = PATIENCE_S) -> dict[str, Any]:
@@ -86,35 +83,6 @@ async def test_work_that_arrives_during_its_wait_fires_an_event_at_once(connecti
     assert (await ringing)["ready"] == 1
 
 
-async def test_an_event_names_no_message_and_claims_none(connection: str, queue: LeasedQueue) -> None:
-    queue.publish("a payload")
-    event = await ring(RedisQueueDoorbellTrigger(QUEUE).run())
-    assert set(event) == {"queue", "ready", "oldest_age"}
-    assert "a payload" not in json.dumps(event)
-    assert queue.stats().leases == 0
-
-
-async def test_it_fires_for_an_old_message(connection: str, queue: LeasedQueue) -> None:
-    queue.publish("one")
-    event = await ring(RedisQueueDoorbellTrigger(QUEUE, min_messages=50, max_age=timedelta(seconds=0.4)).run())
-    assert event["oldest_age"] >= 0.4
-
-
-def test_its_serialization_restores_a_trigger_that_airflow_considers_equal(connection: str) -> None:
-    trigger = RedisQueueDoorbellTrigger(QUEUE, 3, timedelta(minutes=1), timedelta(seconds=5))
-    path, arguments = trigger.serialize()
-    again = RedisQueueDoorbellTrigger(**json.loads(json.dumps(arguments)))
-    assert again.serialize() == (path, arguments)
-    assert path == f"{RedisQueueDoorbellTrigger.__module__}.{RedisQueueDoorbellTrigger.__qualname__}"
-    assert BaseEventTrigger.hash(path, arguments) == BaseEventTrigger.hash(*again.serialize())
-    assert CANARY not in json.dumps(arguments)
-
-
-def test_an_asset_can_be_watched_with_it() -> None:
-    asset = Asset("work", watchers=[AssetWatcher(name="doorbell", trigger=RedisQueueDoorbellTrigger(QUEUE))])
-    assert asset.watchers[0].trigger.serialize()[1]["redis_queue"] == QUEUE
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -129,17 +97,6 @@ def test_an_asset_can_be_watched_with_it() -> None:
 def test_conditions_that_can_never_be_met_are_refused_by_parameter(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         RedisQueueDoorbellTrigger(**{"redis_queue": QUEUE, **wrong})
-
-
-async def test_it_keeps_firing_after_a_restart_of_redis(own_server: Server) -> None:
-    events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1, redis_queue_conn_id="own").run()
-    ringing = asyncio.ensure_future(ring(events))
-    await asyncio.sleep(0.5)
-    own_server.kill9()
-    await asyncio.to_thread(own_server.restart)
-    with LeasedQueue(own_server.url, QUEUE) as queue:
-        await asyncio.to_thread(queue.publish, "one")
-    assert (await ringing)["ready"] == 1
 
 
 @pytest.mark.parametrize("wrong", ["connection", "key"])
@@ -195,13 +152,6 @@ async def test_every_event_is_added_to_the_span_that_airflow_opened_for_the_trig
         QUEUE,
         1,
     )
-
-
-def test_the_triggerers_own_metrics_are_used() -> None:
-    from airflow.jobs import triggerer_job_runner
-
-    set_up = getattr(triggerer_job_runner, "stats", None) or triggerer_job_runner.Stats  # as Airflow 3.2 calls it
-    assert waiting.Stats.initialize == set_up.initialize
 
 
 def test_airflows_message_queue_trigger_creates_it() -> None:

@@ -94,27 +94,6 @@ time.sleep(600)
     end(family)
 
 
-def test_a_process_group_that_has_ended_needs_no_stopping() -> None:
-    family = start_family()
-    os.killpg(family.pid, signal.SIGKILL)
-    end(family)
-    watched = DriverGuard(family.pid)
-    watched.stop()
-    watched.stop()
-    assert watched.wait(PATIENCE_S)
-
-
-def test_waiting_reports_that_the_process_group_still_runs() -> None:
-    family = start_family(DEAF)
-    watched = DriverGuard(family.pid)
-    try:
-        assert not watched.wait(timeout=0.3)
-    finally:
-        os.killpg(family.pid, signal.SIGKILL)
-        end(family)
-    assert watched.wait(PATIENCE_S)
-
-
 def test_a_zombie_process_counts_as_ended() -> None:
     family = start_family()
     assert guard.alive(family.pid)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, redact
@@ -11,10 +10,6 @@ from rmq_airflow.examine import _ask, _compare_clocks
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_core import LeasedConfig
 from tests.airflow.conftest import CANARY, QUEUE
-
-
-def test_creating_a_hook_reads_no_connection() -> None:
-    assert RedisQueueHook("no such connection").redis_queue_conn_id == "no such connection"
 
 
 def test_a_missing_connection_is_named() -> None:
@@ -29,20 +24,6 @@ def test_a_queue_of_the_hook_logs_in_with_the_connections_user(connection: str) 
         assert queue.client.acl_whoami() in ("airflow", b"airflow")
 
 
-async def test_the_async_queue_is_the_same_queue(connection: str, queue: Any) -> None:
-    queue.publish("one")
-    async with await RedisQueueHook(connection).async_queue(QUEUE) as twin:
-        assert (await twin.backlog()).ready == 1
-
-
-async def test_the_clients_answer(connection: str) -> None:
-    hook = RedisQueueHook(connection)
-    with hook.get_conn() as client:
-        assert client.ping()
-    async with await hook.get_async_conn() as client:
-        assert await client.ping()
-
-
 def test_the_lease_of_the_connection_is_the_default_and_a_config_overrides_it(
     connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,12 +35,6 @@ def test_the_lease_of_the_connection_is_the_default_and_a_config_overrides_it(
         assert (queue.config.lease, other.config.lease) == (77, 5)
 
 
-def test_the_test_button_reports_version_and_clock(connection: str) -> None:
-    works, text = RedisQueueHook(connection).test_connection()
-    assert works, text
-    assert "answers, runs scripts" in text
-
-
 def test_the_test_button_reports_a_wrong_password_without_showing_it(
     connection: str, secured_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,20 +44,6 @@ def test_the_test_button_reports_a_wrong_password_without_showing_it(
     assert not works
     assert "Redis refused the `username` or `password`" in text
     assert "wrong-9d1" not in text
-
-
-def test_the_test_button_reports_an_invalid_location(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue", "extra": {"url": "http://h"}}))
-    works, text = RedisQueueHook("odd").test_connection()
-    assert not works
-    assert "scheme" in text
-
-
-def test_the_test_button_reports_an_unreachable_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps({"conn_type": "redis_queue", "host": "127.0.0.1", "port": 1}))
-    works, text = RedisQueueHook("gone").test_connection()
-    assert not works
-    assert text.startswith("Redis did not answer")
 
 
 def test_credentials_show_in_no_repr(connection: str) -> None:

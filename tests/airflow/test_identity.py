@@ -86,10 +86,6 @@ def test_the_loop_is_read_from_the_context_of_the_task() -> None:
     assert (made.lease_id, made.loop_index) == ("dag/run/work/2~4", 4)
 
 
-def test_owners_of_earlier_versions_without_a_run_mark_are_parsed() -> None:
-    assert TaskIdentity.read("airflow:dag/run/work/3/2") == UNMARKED
-
-
 @pytest.mark.parametrize("owner", ["", "host.1", "airflow:dag/run/work/3", "airflow:a/b/c/d/1", "rmq:dag/run/work/3/2"])
 def test_a_foreign_owner_string_is_no_task(owner: str) -> None:
     assert TaskIdentity.read(owner) is None
@@ -105,11 +101,6 @@ def test_names_too_long_for_redis_queue_are_cut_and_stay_distinct() -> None:
     assert long.relation(replace(long, try_number=2, mark=RunMark(1, 100, 5)).owner) is FORMER
     assert long.relation(twin.owner) is FOREIGN
     assert TaskIdentity.read(long.owner) is None
-
-
-def test_names_that_fit_are_not_cut() -> None:
-    task = TaskIdentity("d" * 100, "r" * 200, "t" * 100, -1, 1)
-    assert task.lease_id == f"{'d' * 100}/{'r' * 200}/{'t' * 100}/-1"
 
 
 def context(ti_id: object, **run: Any) -> Any:

@@ -68,11 +68,6 @@ def test_a_task_links_to_its_queue_and_to_the_lease_under_its_name(operator: Any
     assert mapped == PAGE + place.replace("load%2F-1", "load%2F7")
 
 
-def test_a_task_to_which_nothing_was_handed_over_has_no_link() -> None:
-    operator = RedisQueueSettleOperator(task_id="load", hand_over=None)
-    assert RedisQueueLink().get_link(operator, ti_key=SimpleNamespace(**NAMES, map_index=-1)) == ""  # type: ignore[arg-type]
-
-
 def test_links_lead_to_a_console_that_is_configured_and_stay_below_airflows_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

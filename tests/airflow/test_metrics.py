@@ -42,12 +42,6 @@ def fail_on_a(message: Any) -> None:
         raise ValueError(CANARY)
 
 
-def test_the_task_processs_own_metrics_are_used() -> None:
-    from airflow.sdk.observability import stats
-
-    assert metrics.Stats is stats.Stats
-
-
 def test_publishing_counts_accepted_and_refused_messages(heard: Any, queue: Any, task_context: MakeContext) -> None:
     task = RedisQueuePublishOperator(
         task_id="t", redis_queue=QUEUE, messages=["a", "b", "a"], queue_config=LeasedConfig(dedup=True)

@@ -11,8 +11,8 @@ import pytest
 from airflow.sdk import DAG, AsyncCallback, BaseOperator, DeadlineAlert, DeadlineReference
 from airflow.triggers.base import BaseTaskEndEvent, TaskFailedEvent, TaskSuccessEvent
 
-from rmq_airflow.notifications.queue import LOST, RedisQueueNotifier
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, QueueFull, Unsupported
+from rmq_airflow.notifications.queue import RedisQueueNotifier
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Unsupported
 from tests.airflow.conftest import CANARY, MakeContext
 from tests.airflow.floor import BELOW_33, CALLBACKS_GET_EXCEPTIONS
 from tests.airflow.home import DAGS
@@ -45,12 +45,6 @@ def test_the_message_names_the_try_and_the_class_of_its_error(told: LeasedQueue,
     assert message.headers["airflow-task-id"] == "load"
 
 
-def test_the_message_about_a_task_that_was_lost_says_so(told: LeasedQueue, task_context: MakeContext) -> None:
-    """Airflow calls the callback in its DAG processor, and names neither an exception nor a state."""
-    notifier()(context_of(task_context, "load"))
-    assert told.admin.peek()[0].payload["reason"] == LOST  # type: ignore[call-overload,index]
-
-
 def test_one_notifier_serves_many_tasks_and_changes_neither_itself_nor_their_contexts(
     told: LeasedQueue, task_context: MakeContext
 ) -> None:
@@ -68,16 +62,6 @@ def test_a_key_is_rendered_and_drops_what_was_told_before(told: LeasedQueue, tas
     for name in ("a", "b", "a"):
         made(context_of(task_context, name))
     assert [each.payload["task_id"] for each in told.admin.peek(9)] == ["a", "b"]  # type: ignore[call-overload,index]
-
-
-def test_a_delay_and_a_configuration_of_the_queue_are_used(told: LeasedQueue, task_context: MakeContext) -> None:
-    context = context_of(task_context, "a")
-    notifier(delay=timedelta(hours=1))(context)
-    assert told.stats().delayed == 1
-    small = LeasedConfig(max_ready=2)  # the delayed one counts
-    notifier(queue_config=small)(context)
-    with pytest.raises(QueueFull):
-        notifier(queue_config=small)(context)
 
 
 def test_what_a_discipline_lacks_is_refused_and_headers_are_left_out(

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from airflow.providers_manager import ProvidersManager
-from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 from rmq_airflow.get_provider_info import get_provider_info
-from rmq_airflow.hooks.queue import RedisQueueHook
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +46,6 @@ def listed(*words: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, An
     arguments.func(arguments)
     printed = capsys.readouterr().out
     return list(json.loads(printed[printed.index("[{") :]))
-
-
-def test_a_task_finds_the_hook_of_the_connection_type() -> None:
-    hook = ProvidersManagerTaskRuntime().hooks["redis_queue"]
-    assert hook is not None
-    assert hook.connection_id_attribute_name == RedisQueueHook.conn_name_attr
-    assert hook.hook_class_name == "rmq_airflow.hooks.queue.RedisQueueHook"
-    assert hook.connection_testable
 
 
 def test_airflow_shows_every_field_of_the_form(manager: ProvidersManager) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import AssetAlias
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
@@ -39,13 +39,6 @@ def test_the_asset_of_the_queue_gets_an_event_through_an_alias_known_when_the_da
     assert RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=["a"]).outlets == [ALIAS]
 
 
-def test_no_event_is_emitted_when_nothing_was_accepted(connection: str, task_context: MakeContext) -> None:
-    config = LeasedConfig(dedup=True)
-    publish(task_context, ["a"], queue_config=config)
-    assert alias_events(publish(task_context, ["a"], queue_config=config), ALIAS) == []
-    assert alias_events(publish(task_context, []), ALIAS) == []
-
-
 def test_a_retry_emits_the_event_of_what_a_killed_try_had_published(connection: str, task_context: MakeContext) -> None:
     config = LeasedConfig(dedup=True)
     publish(task_context, ["a"], queue_config=config)
@@ -57,11 +50,6 @@ def test_a_retry_emits_the_event_of_what_a_killed_try_had_published(connection: 
 def test_a_custom_alias_is_resolved_too(connection: str, task_context: MakeContext) -> None:
     mine = AssetAlias(name="mine")
     assert len(alias_events(publish(task_context, ["a"], asset=mine), mine)) == 1
-
-
-def test_a_custom_asset_gets_the_number_of_accepted_messages(connection: str, task_context: MakeContext) -> None:
-    mine = Asset("orders")
-    assert publish(task_context, ["a"], asset=mine)["outlet_events"][mine].extra == {"accepted": 1}
 
 
 @pytest.mark.parametrize("queue", ["{{ ds }}", "{% if ds %}a{% endif %}"])

@@ -10,8 +10,6 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
 
 from rmq_airflow.decorators.redis_queue import redis_queue_task
-from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_core import LeaseOwnedByOther
 from tests.airflow.conftest import QUEUE, MakeContext
@@ -37,14 +35,6 @@ def settle(queue: Any, context: MakeContext) -> None:
     queue.publish_many("ab")
     task = decorated()
     assert task.execute(context(task, run=FIRST)) == ["a", "b"]
-
-
-def keep(queue: Any, context: MakeContext) -> None:
-    queue.publish_many("ab")
-    task = decorated(fail)
-    with pytest.raises(ValueError, match="no"):
-        task.execute(context(task, run=FIRST))
-    assert queue.stats().leased == 2
 
 
 def test_a_new_run_claims_ready_messages_after_a_former_run_of_its_name_was_settled(
@@ -96,21 +86,6 @@ def test_runs_that_cannot_be_distinguished_are_reported_in_the_log(
     assert "settled by this run or by a deleted run of the same name" in caplog.text
 
 
-def test_a_new_run_takes_over_what_a_former_run_of_its_name_kept(queue: Any, task_context: MakeContext) -> None:
-    keep(queue, task_context)
-    task = decorated()
-    context = task_context(task, run=ANEW)
-    assert task.execute(context) == ["a", "b"]
-    assert queue.settled(LEASE).acked == 2
-
-
-def test_a_cleared_run_takes_over_what_it_kept(queue: Any, task_context: MakeContext) -> None:
-    keep(queue, task_context)
-    queue.publish("c")
-    task = decorated(lambda messages: [(one.payload, one.deliveries) for one in messages])
-    assert task.execute(task_context(task, run=CLEARED, try_number=2)) == [("a", 2), ("b", 2)]
-
-
 def test_the_retry_of_a_new_run_finds_its_own_lease_after_one_that_a_former_run_settled(
     queue: Any, task_context: MakeContext
 ) -> None:
@@ -133,15 +108,6 @@ def test_a_zombie_of_a_former_run_takes_nothing_from_the_new_one(queue: Any, tas
     with pytest.raises(LeaseOwnedByOther):
         task.execute(zombie)
     assert queue.stats().leased == 2
-
-
-def test_a_consumer_of_a_new_run_gets_the_messages_of_a_killed_one(queue: Any, task_context: MakeContext) -> None:
-    queue.publish_many("ab")
-    task = RedisQueueConsumeOperator(task_id="work", redis_queue=QUEUE, on_batch=len)
-    former = TaskIdentity.of(task_context(task, run=FIRST, try_number=2))
-    queue.claim(max_messages=2, lease_id=former.lease_id, owner=former.owner)
-    report = task.execute(task_context(task, run=ANEW))
-    assert (report["acked"], report["settled_before"]) == (2, False)
 
 
 def sensor(**options: Any) -> RedisQueueSensor:

@@ -44,10 +44,6 @@ def test_max_messages_moves_the_oldest_and_a_retry_moves_the_next(
     assert redrive(task_context, max_messages=2) == {"queue": QUEUE, "redriven": 1, "dead": 0}
 
 
-def test_an_empty_dead_letter_list_is_a_success(connection: str, task_context: MakeContext) -> None:
-    assert redrive(task_context)["redriven"] == 0
-
-
 @pytest.mark.parametrize("bound", [0, -1, True, 1.5, "all"])
 def test_an_invalid_max_messages_is_refused_when_the_dag_is_parsed(bound: Any) -> None:
     with pytest.raises(ConfigurationError, match="max_messages"):

@@ -42,11 +42,6 @@ def test_a_sensor_succeeds_when_there_is_enough_and_reports_the_same_in_every_mo
     assert queue.stats().ready == 3, "a sensor holds nothing"
 
 
-def test_a_queue_with_enough_messages_needs_no_deferral(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish("one")
-    assert execute(sensor(deferrable=True), task_context)["ready"] == 1
-
-
 def test_an_empty_queue_defers_with_the_sensors_timeout_and_a_plain_trigger(
     connection: str, task_context: MakeContext
 ) -> None:
@@ -69,17 +64,6 @@ def test_an_empty_queue_defers_with_the_sensors_timeout_and_a_plain_trigger(
 def test_an_old_message_is_enough(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("one")
     assert execute(sensor(min_messages=100, max_age=0.3, timeout=PATIENCE_S), task_context)["ready"] == 1
-
-
-def test_a_delayed_message_counts_when_it_is_due(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish("later", delay=0.3)
-    assert execute(sensor(timeout=PATIENCE_S), task_context)["ready"] == 1
-
-
-def test_messages_of_an_expired_lease_count_again(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish("one")
-    assert queue.claim(lease=0.2) is not None
-    assert execute(sensor(timeout=PATIENCE_S), task_context)["ready"] == 1
 
 
 def test_a_timeout_fails_and_soft_fail_makes_it_a_skip(connection: str, task_context: MakeContext) -> None:

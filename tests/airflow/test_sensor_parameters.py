@@ -50,14 +50,6 @@ def kill(queue: Any, url: str, count: int) -> None:
             strict.nack(strict.claim())
 
 
-def test_a_limit_caps_the_reported_number_in_every_mode(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish_many(map(str, range(10)))
-    assert wait(task_context, max_messages=4)["ready"] == 4
-    assert wait(task_context, max_messages=4, deferrable=True)["ready"] == 4
-    made = sensor(max_messages=4, deferrable=True)
-    assert made.execute_complete(task_context(made), FIRED)["ready"] == 4
-
-
 def test_dead_letters_are_counted_when_the_parameter_requests_it(
     connection: str, secured_url: str, queue: Any, task_context: MakeContext
 ) -> None:
@@ -66,13 +58,6 @@ def test_dead_letters_are_counted_when_the_parameter_requests_it(
         wait(task_context, count="dead", timeout=0.1)
     kill(queue, secured_url, 2)
     assert wait(task_context, count="dead", min_messages=2) == {"queue": QUEUE, "dead": 2, "oldest_age": None}
-
-
-def test_depth_counts_ready_delayed_and_leased_messages(connection: str, queue: Any, task_context: MakeContext) -> None:
-    queue.publish_many("abc")
-    queue.publish("later", delay=60)
-    queue.claim(max_messages=2)
-    assert wait(task_context, count="depth", min_messages=4)["depth"] == 4
 
 
 @pytest.mark.parametrize("count", ["dead", "depth"])
@@ -187,12 +172,6 @@ def test_start_from_trigger_needs_no_worker_before_the_trigger_fires() -> None:
     assert made.start_trigger_args is not None
     trigger = pkgutil.resolve_name(made.start_trigger_args.trigger_cls)(**made.start_trigger_args.trigger_kwargs)
     assert trigger.serialize()[1]["min_messages"] == 5
-
-
-def test_a_sensor_that_starts_from_its_trigger_does_not_affect_others() -> None:
-    sensor(deferrable=True, start_from_trigger=True)
-    assert sensor(deferrable=True).start_from_trigger is False
-    assert RedisQueueSensor.start_trigger_args is None
 
 
 @pytest.mark.parametrize(

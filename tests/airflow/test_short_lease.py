@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 
 from rmq_airflow.decorators.redis_queue import redis_queue_task
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
@@ -57,13 +56,6 @@ ALL: list[Make] = [consume, spark, configured, decorated, sensor]
 def test_a_lease_no_longer_than_the_retry_delay_raises_a_warning(make: Make, lease: float) -> None:
     with pytest.warns(ShortLeaseWarning, match=rf"{lease} s and `retry_delay` is 300 s"):
         make(lease, retries=1)
-
-
-@pytest.mark.parametrize("make", ALL)
-def test_the_default_args_of_the_dag_are_considered(make: Make) -> None:
-    defaults = {"retries": 2, "retry_delay": timedelta(hours=1)}
-    with DAG("dag", schedule=None, default_args=defaults), pytest.warns(ShortLeaseWarning, match="3600 s"):
-        make(600)
 
 
 @pytest.mark.parametrize("make", ALL)

@@ -167,39 +167,6 @@ def test_a_driver_on_the_cluster_adopts_and_acks(
     assert len(jobs.names) == 1
 
 
-def test_the_operator_holds_and_acks_for_a_job_that_never_adopts(
-    platform: dict[str, Any], queue: Any, marker: Path, context: Any
-) -> None:
-    queue.publish("a")
-    task = operator("nap", marker, platform, queue_config=LeasedConfig(lease=2))
-    assert task.execute(context(task))["outcome"] == "acked"
-
-
-def test_a_failed_driver_keeps_the_lease_for_the_retry_which_submits_anew(
-    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
-) -> None:
-    queue.publish("a")
-    task = operator("die_once", marker, platform)
-    with pytest.raises((RuntimeError, AirflowException)):
-        task.execute(context(task))
-    assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
-    assert jobs.killed == [], "a driver that has failed is left to those who read its logs"
-    assert task.execute(context(task, try_number=2))["acked"] == 1
-    assert queue.settled(LEASE_ID).owner == OWNER.format(2)
-    assert len(jobs.names) == 2
-
-
-def test_the_last_failed_try_nacks_the_messages(
-    platform: dict[str, Any], queue: Any, marker: Path, context: Any
-) -> None:
-    queue.publish("a")
-    task = operator("adopt_and_fail", marker, platform)
-    with pytest.raises((RuntimeError, AirflowException)):
-        task.execute(context(task, try_number=3))
-    (message,) = queue.claim().messages
-    assert message.deliveries == 2
-
-
 def test_the_retry_of_a_lost_worker_watches_the_driver_that_adopted(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, lose_worker: Any
 ) -> None:
@@ -253,19 +220,6 @@ def test_a_platform_that_does_not_answer_leaves_the_driver_to_the_retry(
     again = task.execute(context(task, try_number=2))
     assert again["outcome"] == "already settled"
     assert len(jobs.names) == 1
-
-
-def test_a_lease_taken_over_by_others_stops_the_driver_and_nothing_is_acked(
-    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
-) -> None:
-    queue.publish("a")
-    task = operator("work", marker, platform)
-    run = Background(task, context(task))
-    eventually(marker.exists)
-    thief = queue.adopt(LEASE_ID, owner="thief")
-    assert isinstance(run.ended_with(), LeaseLost)
-    eventually(lambda: gone(marker))
-    assert queue.ack(thief).settled == 1
 
 
 def test_on_kill_ends_the_driver_on_the_cluster_and_keeps_the_lease(
@@ -330,17 +284,6 @@ def test_a_task_that_a_user_ends_stops_its_driver_and_releases_without_polling_t
     eventually(lambda: gone(marker))
 
 
-def test_a_task_that_is_killed_before_it_submits_submits_nothing(
-    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
-) -> None:
-    queue.publish("a")
-    task = operator("work", marker, platform, spark_env=lambda: task.on_kill() or {})
-    with pytest.raises(TaskKilled, match="before"):
-        task.execute(context(task, state="restarting"))
-    assert jobs.names == []
-    assert queue.admin.peek(1)[0].deliveries == 0
-
-
 def test_the_driver_of_a_former_run_is_not_watched(
     platform: dict[str, Any],
     queue: Any,
@@ -367,17 +310,6 @@ def test_a_pod_that_was_deleted_is_no_success(
     pods.delete_namespaced_pod(jobs.names[0])
     assert "its result is unknown" in str(run.ended_with())
     assert queue.lease_info(LEASE_ID) is not None, "nothing was acked"
-
-
-def test_the_next_batch_gets_its_own_driver_although_the_last_one_succeeded(
-    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
-) -> None:
-    task = operator("adopt_and_ack", marker, platform, on_settled="next")
-    for number in (1, 2):
-        queue.publish(str(number))
-        assert task.execute(context(task, try_number=number))["acked"] == 1
-        assert json.loads(marker.read_text()) == [str(number)]
-    assert len(jobs.names) == 2
 
 
 def test_without_durable_a_retry_submits_again_and_fences_the_former_driver_off(

@@ -82,20 +82,6 @@ def test_the_operator_extends_a_lease_shorter_than_a_job_that_never_adopts(
     assert task.execute(task_context(task))["outcome"] == "acked"
 
 
-def test_an_empty_queue_is_a_success_that_submits_nothing(queue: Any, marker: Path, task_context: MakeContext) -> None:
-    task = operator("touch", marker)
-    report = task.execute(task_context(task))
-    assert report == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "empty", "claimed": 0, "acked": 0} | UNTOLD
-    assert not marker.exists()
-
-
-def test_it_claims_at_most_max_messages(queue: Any, marker: Path, task_context: MakeContext) -> None:
-    queue.publish_many(list("abcde"))
-    task = operator("adopt_and_ack", marker, max_messages=2)
-    assert task.execute(task_context(task))["claimed"] == 2
-    assert queue.stats().ready == 3
-
-
 def test_a_clear_after_success_submits_nothing_again(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish("a")
     task = operator("adopt_and_ack", marker)
@@ -109,17 +95,6 @@ def test_a_clear_after_success_submits_nothing_again(queue: Any, marker: Path, t
     assert report["settled_before"] is True
     assert not marker.exists()
     assert queue.stats().ready == 1
-
-
-def test_a_cleared_task_after_a_success_may_claim_the_next_batch(
-    queue: Any, marker: Path, task_context: MakeContext
-) -> None:
-    task = operator("adopt_and_ack", marker, on_settled="next")
-    for number, lease_id in enumerate([LEASE_ID, f"{LEASE_ID}#2", f"{LEASE_ID}#3"], 1):
-        queue.publish(str(number))
-        report = task.execute(task_context(task, try_number=number))
-        assert (report["lease_id"], report["claimed"]) == (lease_id, 1)
-        assert json.loads(marker.read_text()) == [str(number)]
 
 
 def test_a_failed_driver_keeps_the_lease_for_the_retry(queue: Any, marker: Path, task_context: MakeContext) -> None:
@@ -161,15 +136,6 @@ def test_the_last_failed_try_nacks_the_messages_with_a_counted_delivery(
     assert message.deliveries == 2
     assert message.history[0].reason == "AirflowException"
     assert message.history[0].owner == OWNER.format(3)
-
-
-def test_messages_whose_tries_all_fail_become_dead_letters(queue: Any, marker: Path, task_context: MakeContext) -> None:
-    queue.publish("a")
-    task = operator("adopt_and_fail", marker, queue_config=LeasedConfig(max_deliveries=2))
-    for try_number in (1, 2):
-        with pytest.raises(AirflowException):
-            task.execute(task_context(task, try_number=try_number, max_tries=1))
-    assert queue.stats().dead == 1
 
 
 def test_a_driver_that_succeeds_without_settling_its_adopted_lease_fails_the_task(
@@ -368,26 +334,6 @@ def shut_out(queue: Any) -> float:
     return 60.0
 
 
-def test_two_runs_hold_different_messages(queue: Any, marker: Path, task_context: MakeContext) -> None:
-    queue.publish_many(["a", "b"])
-    task = operator("adopt_and_ack", marker, max_messages=1)
-    first = task.execute(task_context(task, run_id="one"))
-    second = task.execute(task_context(task, run_id="two"))
-    assert first["lease_id"] != second["lease_id"]
-    assert first["claimed"] == second["claimed"] == 1
-
-
-def test_a_custom_lease_id_is_used(queue: Any, marker: Path, task_context: MakeContext) -> None:
-    queue.publish("a")
-    task = operator("adopt_and_ack", marker, lease_id="nightly")
-    assert task.execute(task_context(task))["lease_id"] == "nightly"
-
-
-def test_an_unknown_value_of_on_settled_is_refused(marker: Path) -> None:
-    with pytest.raises(ConfigurationError, match="on_settled"):
-        operator("touch", marker, on_settled="ignore")
-
-
 def test_variables_of_spark_env_reach_the_driver_and_cannot_hide_the_handover(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
@@ -407,17 +353,6 @@ def test_a_spark_env_that_raises_keeps_the_messages_for_the_retry(
     with pytest.raises(FileNotFoundError):
         task.execute(task_context(task))
     assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
-
-
-def test_spark_submit_beside_the_interpreter_is_found_without_path(
-    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beside = Path(__file__).parent / "bin"
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr("rmq_airflow.hooks.spark.sys", SimpleNamespace(executable=str(beside / "python")))
-    queue.publish("a")
-    task = operator("adopt_and_ack", marker)
-    assert task.execute(task_context(task))["acked"] == 1
 
 
 def test_while_the_driver_runs_the_password_is_in_no_command_line(
@@ -508,22 +443,6 @@ def test_without_spark_the_operator_reports_how_to_get_it_and_claims_nothing(
     assert queue.backlog().ready == 1
 
 
-def test_a_custom_spark_is_found_by_spark_home(
-    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hide_spark(monkeypatch, marker.parent)
-    home = marker.parent / "spark"
-    home.mkdir()
-    (home / "bin").symlink_to(Path(__file__).parent / "bin")
-    queue.publish_many(["a", "b"])
-    monkeypatch.setenv("SPARK_HOME", str(home))
-    task = operator("adopt_and_ack", marker, max_messages=1)
-    assert task.execute(task_context(task))["acked"] == 1
-    monkeypatch.delenv("SPARK_HOME")
-    task = operator("adopt_and_ack", marker, spark_env=lambda: {"SPARK_HOME": str(home)})
-    assert task.execute(task_context(task, run_id="two"))["acked"] == 1
-
-
 def hide_spark(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Simulate a worker without Spark: no spark-submit on PATH or next to the interpreter, and no SPARK_HOME."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -557,12 +476,3 @@ def test_cluster_mode_with_an_old_spark_provider_is_refused_with_an_explanation(
     task = operator("touch", marker)
     with pytest.raises(ConfigurationError, match=r"connection 'spark_default', needs .*-spark 6\.1 or later"):
         task.execute(task_context(task))
-
-
-def test_an_option_that_an_old_spark_provider_lacks_may_be_switched_off(
-    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "_TRACKS", False)
-    queue.publish("a")
-    task = operator("adopt_and_ack", marker, durable=False, yarn_track_via_rm_api=False)
-    assert task.execute(task_context(task))["acked"] == 1

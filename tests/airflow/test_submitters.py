@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -91,21 +90,6 @@ def test_neither_the_output_nor_the_rendered_parameters_show_a_secret(queue: Any
     assert (told["lease_ms"], told["adopt_ms"]) == (300_000, 3_600_000)
 
 
-def test_the_lease_waits_for_its_driver_as_long_as_the_hand_over_says(queue: Any, task_context: MakeContext) -> None:
-    queue.publish("a")
-    hand_over(task_context)
-    assert queue.lease_info(LEASE_ID).deadline.timestamp() - time.time() > 3000
-
-
-def test_a_submit_that_fails_before_its_driver_adopts_leaves_the_lease_to_a_retry(
-    queue: Any, task_context: MakeContext
-) -> None:
-    queue.publish_many("ab")
-    handed = hand_over(task_context)
-    retry = AdoptingDriver(handed)  # the first try of the submit started no driver
-    assert retry.queue.ack(retry.adopt()).settled == 2
-
-
 def test_a_submit_that_fails_for_good_releases_what_no_driver_adopted(queue: Any, task_context: MakeContext) -> None:
     queue.publish_many("ab")
     assert conclude(task_context, hand_over(task_context)) == ("release", 2, None)
@@ -132,17 +116,6 @@ def test_the_driver_of_a_retry_finds_the_lease_again_and_fences_the_former_off(
         former.queue.ack(stale)
     assert [message.deliveries for message in retry.queue.messages(held)] == [1, 1]
     assert retry.queue.ack(held).settled == 2
-
-
-def test_a_driver_that_comes_too_late_gets_nothing(queue: Any, task_context: MakeContext) -> None:
-    queue.publish("a")
-    handed = hand_over(task_context, hand_over=0.05)
-    time.sleep(0.06)
-    assert queue.backlog().ready == 1
-    with pytest.raises(LeaseLost):
-        AdoptingDriver(handed).adopt()
-    _, settled, left_alone = conclude(task_context, handed)
-    assert (settled, "lost" in left_alone) == (0, True)
 
 
 def test_a_driver_that_still_runs_after_the_teardown_is_fenced_off(queue: Any, task_context: MakeContext) -> None:
@@ -185,11 +158,6 @@ def test_a_credential_without_a_reference_is_refused_before_anything_is_claimed(
     with pytest.raises(ConfigurationError, match="'password': 'env:"):
         hand_over(task_context, secrets={})
     assert queue.stats()[:2] == (1, 0)
-
-
-def test_secrets_need_a_hand_over() -> None:
-    with pytest.raises(ConfigurationError, match="`secrets` requires `hand_over`"):
-        sensor(hand_over=False)
 
 
 def test_the_templates_name_the_task_in_its_group() -> None:

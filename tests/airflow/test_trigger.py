@@ -14,9 +14,8 @@ from airflow.triggers.base import TriggerEvent
 
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_core import LeasedQueue
-from tests.airflow.conftest import CANARY, QUEUE
+from tests.airflow.conftest import QUEUE
 from tests.faults.patience import PATIENCE_S, eventually_async
-from tests.servers import Server
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,14 +26,6 @@ async def fire(trigger: RedisQueueTrigger) -> dict[str, Any]:
     (event,) = events
     assert isinstance(event, TriggerEvent)
     return dict(event.payload)
-
-
-def test_its_serialization_restores_it() -> None:
-    trigger = RedisQueueTrigger(QUEUE, min_messages=3, max_age=2.5, redis_queue_conn_id="c")
-    path, arguments = trigger.serialize()
-    assert path == f"{RedisQueueTrigger.__module__}.{RedisQueueTrigger.__qualname__}"
-    assert json.loads(json.dumps(arguments)) == arguments
-    assert RedisQueueTrigger(**arguments).serialize() == trigger.serialize()
 
 
 def test_it_serialises_to_the_same_text_in_another_process() -> None:
@@ -62,20 +53,6 @@ async def test_it_fires_when_enough_is_published(connection: str, queue: LeasedQ
     event = await waiting
     assert event["status"] == "success"
     assert (event["report"]["queue"], event["report"]["ready"]) == (QUEUE, 2)
-
-
-async def test_it_fires_for_an_old_message(connection: str, queue: LeasedQueue) -> None:
-    await asyncio.to_thread(queue.publish, "one")
-    event = await fire(RedisQueueTrigger(QUEUE, min_messages=100, max_age=0.5))
-    assert event["report"]["ready"] == 1
-    assert event["report"]["oldest_age"] >= 0.5
-
-
-async def test_it_claims_nothing(connection: str, queue: LeasedQueue) -> None:
-    await asyncio.to_thread(queue.publish, "one")
-    first, second = await asyncio.gather(fire(RedisQueueTrigger(QUEUE)), fire(RedisQueueTrigger(QUEUE)))
-    assert first["report"]["ready"] == second["report"]["ready"] == 1
-    assert queue.stats().leases == 0
 
 
 async def test_cancelling_it_closes_its_connections(connection: str, queue: LeasedQueue) -> None:
@@ -106,29 +83,5 @@ async def test_a_refused_password_is_an_error_event_that_does_not_show_it(
     assert "wrong-9d1" not in event["message"]
 
 
-async def test_it_keeps_waiting_through_a_restart_of_redis(own_server: Server) -> None:
-    waiting = asyncio.create_task(fire(RedisQueueTrigger(QUEUE, redis_queue_conn_id="own")))
-    await asyncio.sleep(0.5)
-    own_server.kill9()
-    await asyncio.sleep(1)
-    assert not waiting.done()
-    await asyncio.to_thread(own_server.restart)
-    with LeasedQueue(own_server.url, QUEUE) as queue:
-        await asyncio.to_thread(queue.publish, "one")
-    assert (await waiting)["report"]["ready"] == 1
-
-
 def events(trigger: RedisQueueTrigger) -> AsyncIterator[TriggerEvent]:
     return trigger.run()
-
-
-async def test_it_ends_right_after_its_only_event(connection: str, queue: LeasedQueue) -> None:
-    await asyncio.to_thread(queue.publish, "one")
-    run = events(RedisQueueTrigger(QUEUE))
-    await anext(run)
-    with pytest.raises(StopAsyncIteration):
-        await anext(run)
-
-
-def test_its_serialization_contains_no_secret(connection: str) -> None:
-    assert CANARY not in json.dumps(RedisQueueTrigger(QUEUE).serialize())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
 from rmq_airflow.wait_hubs import shared_hub
-from rmq_core import ConfigurationError, LeasedQueue
+from rmq_core import LeasedQueue
 from rmq_core.work import hub
 from tests.airflow.conftest import QUEUE
 from tests.airflow.home import ROOT
@@ -93,16 +92,6 @@ def test_the_first_trigger_does_not_hold_up_the_event_loop_while_it_imports_the_
     assert "in the loop: [False]" in made.stdout
 
 
-async def test_a_corrected_connection_is_read_again(connection: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue", "extra": {"url": "http://h"}}))
-    with pytest.raises(ConfigurationError, match="scheme"):
-        async with shared_hub("odd"):
-            pass
-    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue", "host": "h"}))
-    async with shared_hub("odd"):
-        pass
-
-
 async def test_a_hub_is_closed_with_its_last_user_and_not_earlier(connection: str) -> None:
     async with shared_hub(connection) as first:
         async with shared_hub(connection) as second:
@@ -116,11 +105,6 @@ async def test_a_hub_is_closed_with_its_last_user_and_not_earlier(connection: st
         assert third is not first
 
 
-async def test_another_server_has_another_hub(connection: str, own_server: Server) -> None:
-    async with shared_hub(connection) as one, shared_hub("own") as other:
-        assert one is not other
-
-
 async def test_each_event_loop_has_its_own_hub(connection: str) -> None:
     async def hub_of_this_loop() -> Any:
         async with shared_hub(connection) as hub:
@@ -128,15 +112,6 @@ async def test_each_event_loop_has_its_own_hub(connection: str) -> None:
 
     async with shared_hub(connection) as mine:
         assert await asyncio.to_thread(lambda: asyncio.run(hub_of_this_loop())) is not mine
-
-
-def test_an_event_loop_that_has_ended_leaves_nothing_behind(connection: str, queue: LeasedQueue) -> None:
-    queue.publish("one")
-    gc.collect()
-    before = len(wait_hubs._places)
-    asyncio.run(outcome(RedisQueueTrigger(QUEUE)))
-    gc.collect()
-    assert len(wait_hubs._places) == before
 
 
 async def test_a_redis_that_hangs_does_not_keep_a_trigger_from_ending(

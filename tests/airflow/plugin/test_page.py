@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
-import redis.asyncio
 
-from rmq_core import LeasedConfig, LeasedQueue, LeaseLost, open_queue
+from rmq_core import LeasedConfig, LeasedQueue, LeaseLost
 from tests.airflow.conftest import QUEUE
 from tests.airflow.plugin.conftest import CONNECTION
 from tests.servers import start_server
@@ -100,55 +98,6 @@ async def test_totals_and_order_cover_all_queues_not_only_the_page(
     assert (found["total"], found["sums"]["delayed"]) == (10, 100)
 
 
-async def test_queues_that_need_attention_come_first(op: httpx.AsyncClient, doomed: Any, secured_url: str) -> None:
-    doomed.publish("fine")
-    for name in ("broken", "buried", "late", "paused", "steady"):
-        with LeasedQueue(secured_url, name, LeasedConfig(max_deliveries=1)) as queue:
-            queue.publish_many(["x", "y"])
-            if name == "buried":
-                queue.nack(queue.claim())
-            if name == "late":
-                queue.claim(lease=0.001)
-            if name == "paused":
-                queue.admin.pause()
-            if name == "broken":
-                queue.client.delete("rmq:{broken}:ready")
-                queue.client.set("rmq:{broken}:ready", "foreign")
-    found = await fetch(op, "queues")
-    assert [row["name"] for row in found["queues"]] == ["broken", "buried", "late", "paused", "steady", QUEUE]
-    assert [row["attention"] for row in found["queues"]] == [True] * 4 + [False] * 2
-    assert found["attention"] == 4
-    assert [row.get("late") for row in found["queues"]] == [None, False, True, False, False, False]
-
-
-async def test_a_page_of_a_thousand_queues_is_returned_quickly_with_current_numbers(
-    op: httpx.AsyncClient, queue: Any, queues: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from rmq_core.console import survey
-
-    names = [f"q{number:04}" for number in range(1000)]
-    queue.client.sadd("rmq:queues", *names)
-    monkeypatch.setattr(survey, "FIRST_S", 0)  # a fast machine counts them all in little time
-    monkeypatch.setattr(survey, "AGAIN_S", 0.05)
-    queue.publish("x")
-    found = await fetch(op, "queues", sort="ready")
-    assert found["counted"] < found["total"] == 1001
-    monkeypatch.setattr(survey, "FIRST_S", 0.05)
-    for _ in range(200):
-        if found["counted"] == 1001:
-            break
-        found = await fetch(op, "queues", sort="ready")
-    assert (found["counted"], found["queues"][0]["name"]) == (1001, QUEUE)
-    queue.publish_many([*"abc"])
-    found = await fetch(op, "queues", sort="ready")
-    assert (found["queues"][0]["ready"], found["sums"]["ready"]) == (4, 4)
-
-
-@pytest.mark.parametrize("wish", [{"sort": "size"}, {"turn": "sideways"}])
-async def test_an_unknown_order_is_refused(op: httpx.AsyncClient, queues: str, wish: dict[str, str]) -> None:
-    assert (await op.get(f"{API}/queues", params=wish)).status_code == 422
-
-
 async def test_a_damaged_queue_is_named_and_hides_no_other(
     op: httpx.AsyncClient, queue: Any, queues: str, secured_url: str
 ) -> None:
@@ -206,60 +155,6 @@ async def test_a_lease_that_has_a_new_owner_is_not_released_and_the_page_reports
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-async def test_a_lease_without_an_owner_is_released_as_shown(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
-    queue.publish("x")
-    queue.claim(owner="")
-    (shown,) = (await fetch(op, "queue", name=QUEUE))["listed"]
-    assert await change(op, "release", lease_id=shown["id"], owner="") == {"released": 1}
-
-
-async def test_leases_are_read_page_by_page(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
-    queue.publish_many([str(number) for number in range(7)])
-    for number in range(7):
-        queue.claim(lease_id=f"l{number}", lease=60 + number)
-    found = await fetch(op, "queue", name=QUEUE, offset=3, count=2)
-    assert [lease["id"] for lease in found["listed"]] == ["l3", "l4"]
-    assert found["leases"] == 7
-
-
-async def test_browsing_messages_claims_none(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
-    queue.publish_many([{"n": number} for number in range(3)], headers={"airflow-dag-id": "etl"})
-    found = await fetch(op, "messages", name=QUEUE, target="ready", count=2)
-    assert found["total"] == 3
-    assert [json.loads(message["payload"])["n"] for message in found["messages"]] == [0, 1]
-    assert found["messages"][0]["headers"] == {"airflow-dag-id": "etl"}
-    assert queue.stats().ready == 3
-    assert queue.claim().message.deliveries == 1
-
-
-async def test_delayed_messages_come_with_their_due_times(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
-    queue.publish("later", delay=60)
-    (message,) = (await fetch(op, "messages", name=QUEUE, target="delayed"))["messages"]
-    assert message["due"] - message["enqueued_at"] == pytest.approx(60_000, abs=1)
-
-
-async def test_dead_letters_come_with_reason_and_history(op: httpx.AsyncClient, doomed: Any) -> None:
-    bury(doomed, "a", "b")
-    newest, oldest = (await fetch(op, "messages", name=QUEUE, target="dead"))["messages"]
-    assert (newest["history"][0]["reason"], oldest["history"][0]["reason"]) == ("bad b", "bad a")
-    assert newest["history"][0]["holder"]["names"] == ["etl", "load"]
-    assert newest["headers"] == {"from": "test"}
-
-
-async def test_chosen_dead_letters_are_redriven_and_the_others_stay(op: httpx.AsyncClient, doomed: Any) -> None:
-    bury(doomed, *"abc")
-    letters = {letter.payload["name"]: letter.id for letter in doomed.admin.dead_letters()}
-    assert await change(op, "redrive", message_ids=[letters["b"]]) == {"redriven": 1}
-    assert doomed.claim().message.payload == {"name": "b"}
-    assert [letter.payload["name"] for letter in doomed.admin.dead_letters()] == ["c", "a"]
-
-
-async def test_all_dead_letters_are_redriven_at_once(op: httpx.AsyncClient, doomed: Any) -> None:
-    bury(doomed, *"abc")
-    assert await change(op, "redrive") == {"redriven": 3}
-    assert doomed.stats()[:5] == (3, 0, 0, 0, 0)
-
-
 async def test_a_redrive_without_a_selection_is_refused_and_does_not_redrive_all(
     op: httpx.AsyncClient, doomed: Any
 ) -> None:
@@ -267,37 +162,6 @@ async def test_a_redrive_without_a_selection_is_refused_and_does_not_redrive_all
     answer = await op.post(f"{API}/redrive", json={"queue": QUEUE, "message_ids": []})
     assert answer.status_code == 422
     assert doomed.stats().dead == 1
-
-
-@pytest.mark.parametrize("confirm", ["", "Work", "work ", "other"])
-async def test_nothing_is_purged_unless_the_name_was_typed(
-    op: httpx.AsyncClient, queue: Any, queues: str, confirm: str
-) -> None:
-    queue.publish("x")
-    answer = await op.post(f"{API}/purge", json={"queue": QUEUE, "target": "ready", "confirm": confirm})
-    assert answer.status_code == 400
-    assert "type the name" in answer.json()["detail"]
-    assert queue.stats().ready == 1
-
-
-async def test_a_purge_deletes_only_what_it_names(op: httpx.AsyncClient, doomed: Any) -> None:
-    bury(doomed, "a", "b")
-    doomed.publish("ready")
-    doomed.publish("later", delay=60)
-    assert await change(op, "purge", target="dead", confirm=QUEUE) == {"purged": 2}
-    assert doomed.stats()[:5] == (1, 1, 0, 0, 0)
-
-
-@pytest.mark.parametrize("target", ["completed", "leases", "", "dead "])
-async def test_only_what_the_page_shows_can_be_purged(op: httpx.AsyncClient, queues: str, target: str) -> None:
-    wish = {"queue": QUEUE, "target": target, "confirm": QUEUE}
-    assert (await op.post(f"{API}/purge", json=wish)).status_code == 422
-
-
-async def test_an_unknown_queue_is_not_found(op: httpx.AsyncClient, queues: str) -> None:
-    answer = await op.get(f"{API}/queue", params={"name": "nowhere"})
-    assert answer.status_code == 404
-    assert "'nowhere'" in answer.json()["detail"]
 
 
 async def test_the_page_reaches_only_connections_of_queues(
@@ -336,45 +200,12 @@ async def test_an_invalid_connection_is_reported_with_what_is_wrong(
     assert "scheme" in answer.json()["detail"]
 
 
-async def test_of_a_million_messages_only_those_shown_are_fetched(
-    op: httpx.AsyncClient, queue: Any, queues: str
-) -> None:
-    queue.publish_many([f"m{number}" for number in range(100)])
-    copy = (
-        "local e = redis.call('LRANGE', KEYS[1], 0, 99) for i = 1, 9999 do redis.call('LPUSH', KEYS[1], unpack(e)) end"
-    )
-    queue.client.eval(copy, 1, "rmq:{work}:ready")
-    assert (await fetch(op, "queues"))["queues"][0]["ready"] == 1_000_000
-    for offset in (0, 500_000, 999_990):
-        before = queue.client.info("stats")["total_net_output_bytes"]
-        found = await fetch(op, "messages", name=QUEUE, target="ready", offset=offset)
-        assert queue.client.info("stats")["total_net_output_bytes"] - before < 100_000
-        assert (found["total"], len(found["messages"])) == (1_000_000, min(25, 1_000_000 - offset))
-
-
 async def test_an_unreachable_server_is_reported(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
     stored("gone", conn_type="redis_queue", host="127.0.0.1", port=1)
     answer = await op.get("/api/connections/gone/queues")
     assert answer.status_code == 503
     assert answer.json()["kind"] == "QueueUnavailable"
     assert "did not answer" in answer.json()["detail"]
-
-
-async def test_a_timeout_on_closing_a_connection_does_not_discard_the_answer(
-    op: httpx.AsyncClient, queue: Any, queues: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = []
-
-    async def aclose(self: Any) -> None:
-        closed.append(self)
-        await self.connection_pool.disconnect()
-        raise redis.TimeoutError("Timed out closing connection after 2.0")
-
-    monkeypatch.setattr(redis.asyncio.Redis, "aclose", aclose)
-    queue.publish_many(["x", "y"])
-    assert (await fetch(op, "queues"))["sums"]["ready"] == 2
-    assert await change(op, "purge", target="ready", confirm=QUEUE) == {"purged": 2}
-    assert len(closed) == 2
 
 
 async def test_a_request_to_a_server_that_hangs_times_out(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
@@ -390,32 +221,3 @@ async def test_a_request_to_a_server_that_hangs_times_out(op: httpx.AsyncClient,
         assert (await op.get("/api/connections/hanging/queues")).status_code == 200
     finally:
         server.stop()
-
-
-@pytest.mark.parametrize(
-    ("discipline", "payload", "leases"),
-    [("reliable", "x", 0), ("rotation", "x", 0), ("streams", {"n": 1}, 0), ("jobs", {"n": 1}, 1)],
-)
-async def test_queues_of_every_discipline_are_shown_with_what_they_support(
-    op: httpx.AsyncClient, queues: str, secured_url: str, discipline: str, payload: Any, leases: int
-) -> None:
-    queue = open_queue(secured_url, QUEUE, discipline)
-    try:
-        queue.publish(payload)
-        (row,) = (await fetch(op, "queues"))["queues"]
-        assert (row["discipline"], row["ready"]) == (discipline, 1)
-        (message,) = (await fetch(op, "messages", name=QUEUE, target="ready"))["messages"]
-        assert str(payload).strip("{}")[-1] in message["payload"]
-        assert queue.claim(owner="worker") is not None
-        shown = await fetch(op, "queue", name=QUEUE)
-        assert (shown["ready"], shown["leased"]) == (0, 1)
-        assert {"browse", "redrive_some", "release_lease"} <= shown["lacks"].keys()
-        assert ("leases" in shown["lacks"]) == (leases == 0)
-        assert [lease["owner"] for lease in shown["listed"]] == ["worker"] * leases
-        wishes = {"redrive": {"message_ids": ["m"]}, "release": {"lease_id": "l", "owner": "worker"}}
-        for route, wish in wishes.items():
-            refused = await op.post(f"{API}/{route}", json={"queue": QUEUE, **wish})
-            assert refused.status_code == 400
-            assert "; use leased" in refused.json()["detail"]
-    finally:
-        queue.close()

@@ -126,22 +126,6 @@ def test_a_task_that_still_runs_or_will_be_retried_keeps_its_messages(
     assert owners(queue) == [OWNER]
 
 
-def test_hundreds_of_queues_are_checked_repeatedly_over_one_connection(watch: Any, instances: Any, queue: Any) -> None:
-    hold(queue, instances.put(OWNER, "failed"))
-    names = [f"q{number}" for number in range(150)]
-    for name in names:
-        with LeasedQueue(queue.client, name) as other:
-            hold(other)
-    before = queue.client.info("clients")["connected_clients"]
-    for now in (0.0, GRACE_S):
-        watch.poll(now)
-        assert queue.client.info("clients")["connected_clients"] <= before + 1
-    assert owners(queue) == []
-    for name in names:
-        with LeasedQueue(queue.client, name) as other:
-            assert other.stats()[:5] == (3, 0, 0, 0, 0)
-
-
 def test_a_failed_state_that_is_cleared_in_time_releases_nothing(watch: Any, instances: Any, queue: Any) -> None:
     hold(queue, instances.put(OWNER, "failed"))
     watch.poll(0)
@@ -165,17 +149,6 @@ def test_messages_of_a_deleted_run_are_ready_again(watch: Any, instances: Any, q
     assert queue.stats().ready == 3
 
 
-def test_a_run_that_was_deleted_before_the_first_check_is_known_from_the_audit_log(
-    watch: Any, instances: Any, queue: Any
-) -> None:
-    hold(queue, instances.put(OWNER, "up_for_retry"))
-    instances.log(OWNER, "running")
-    instances.delete(OWNER)
-    watch.poll(0)
-    watch.poll(GRACE_S)
-    assert queue.stats().ready == 3
-
-
 def test_messages_of_a_deleted_run_are_ready_again_although_a_new_run_has_its_name(
     watch: Any, instances: Any, queue: Any
 ) -> None:
@@ -185,13 +158,6 @@ def test_messages_of_a_deleted_run_are_ready_again_although_a_new_run_has_its_na
     watch.poll(0.0)
     watch.poll(GRACE_S)
     assert (owners(queue), queue.stats().ready) == ([], 3)
-
-
-def test_leases_of_a_run_of_another_airflow_are_left_to_that_airflow(watch: Any, instances: Any, queue: Any) -> None:
-    hold(queue)
-    for now in range(0, 300, 5):
-        watch.poll(now)
-    assert owners(queue) == [OWNER]
 
 
 def test_one_map_index_that_has_ended_releases_only_its_own_messages(watch: Any, instances: Any, queue: Any) -> None:
@@ -327,17 +293,6 @@ def test_damaged_queues_and_those_of_other_disciplines_hide_no_lease(
     streams.close()
 
 
-def test_more_leases_than_fit_into_one_query_are_all_checked(watch: Any, instances: Any, queue: Any) -> None:
-    from rmq_airflow.plugin.instances import CHUNK
-
-    every = [TaskIdentity("etl", "run", "load", index, 1).owner for index in range(CHUNK + 20)]
-    for owner in every:
-        hold(queue, instances.put(owner, "failed"), count=1)
-    watch.poll(0)
-    watch.poll(GRACE_S)
-    assert queue.stats()[:5] == (CHUNK + 20, 0, 0, 0, 0)
-
-
 def test_released_messages_are_counted_in_a_metric(
     watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,15 +329,6 @@ class TestRunning:
         hold(queue, instances.put(TASK.owner.replace("/load/", "/store/"), "failed"))
         await asyncio.sleep(FAILURES_S)
         assert len(owners(queue)) == 1
-
-    async def test_the_watcher_can_be_switched_off(
-        self, queues: str, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_ENDED", "False")
-        hold(queue, instances.put(OWNER, "failed"))
-        async with api_server():
-            await until_async(lambda: not ours())
-        assert owners(queue) == [OWNER]
 
     async def test_an_invalid_setting_is_logged_and_the_api_server_runs(
         self, queues: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -504,30 +450,6 @@ def test_an_outage_of_the_metadata_database_is_logged_once_without_its_credentia
         "The leases cannot be read (OperationalError); trying again.",
         "The leases can be read again.",
     ]
-
-
-def test_the_interval_grows_after_failures_and_with_the_duration_of_a_check() -> None:
-    from rmq_airflow.plugin.watches import pace
-
-    assert [pace(5, 0.1, failures) for failures in (0, 1, 2, 10_000)] == [5, 10, 10, 10]
-    assert [pace(1, 0.1, failures) for failures in range(6)] == [1, 2, 4, 8, 10, 10]
-    assert pace(5, 3.0, 0) == 12
-    assert pace(60, 0.1, 5) == 60
-
-
-def test_reading_a_connection_does_not_format_its_url_which_airflow_would_warn_of(
-    queues: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow.models.connection import Connection
-
-    from rmq_airflow.plugin import connections
-
-    def warns(_: Any) -> Any:
-        raise AssertionError("Connection schemes (type: redis_queue) shall not contain '_'")
-
-    monkeypatch.setattr(Connection, "get_uri", warns)
-    assert connections.settings(CONNECTION).client_name == "rmq-airflow-page"
-    assert connections.place(CONNECTION, "tests").settings.client_name == "tests"
 
 
 def api_server() -> Any:
