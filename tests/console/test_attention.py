@@ -39,13 +39,6 @@ async def test_each_queue_that_needs_attention_says_why(page: httpx.AsyncClient,
     assert list(found)[-1] == "calm"
 
 
-async def test_a_new_dead_letter_is_noticed_at_once(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
-    queue.publish("x")
-    assert await reasons(page) == {"work": []}
-    bury(queue, "bad")
-    assert await reasons(page) == {"work": ["dying"]}
-
-
 async def test_a_dead_letter_that_no_history_counted_is_dated_by_its_failure(
     page: httpx.AsyncClient, redis_url: str
 ) -> None:

@@ -20,15 +20,6 @@ async def test_the_history_counts_what_happened_minute_by_minute(page: httpx.Asy
     assert columns["wait_p95"][-1] is not None or columns["wait_p95"][-2] is not None
 
 
-@pytest.mark.parametrize(("span", "seconds", "points"), [("hour", 60, 60), ("day", 60, 1440), ("month", 3600, 720)])
-async def test_a_history_has_a_point_for_each_part_of_its_span(
-    page: httpx.AsyncClient, queue: LeasedQueue, span: str, seconds: int, points: int
-) -> None:
-    queue.publish("x")
-    found = await fetch(page, "history", span=span)
-    assert (found["seconds"], {len(column) for column in found["columns"].values()}) == (seconds, {points})
-
-
 async def test_what_an_operator_does_is_marked_with_his_name(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
     bury(queue, "bad")
     await post(page, "pause")
@@ -55,11 +46,6 @@ async def test_the_story_of_a_message_names_the_work_that_failed(page: httpx.Asy
 async def test_a_mark_needs_a_short_text(page: httpx.AsyncClient, queue: LeasedQueue, text: str) -> None:
     queue.publish("x")
     await post(page, "mark", 422, text=text)
-
-
-@pytest.mark.parametrize("span", ["week", "minutes", ""])
-async def test_an_unknown_span_is_refused(page: httpx.AsyncClient, queue: LeasedQueue, span: str) -> None:
-    assert (await page.get(f"{API}/history", params={"name": QUEUE, "span": span})).status_code == 422
 
 
 @pytest.mark.parametrize("discipline", ["reliable", "rotation"])

@@ -34,17 +34,6 @@ async def test_a_lease_that_is_expired_counts_a_delivery_and_fences_its_holder_o
     assert [queue.stats().ready, queue.stats().leases] == [2, 0]
 
 
-async def test_a_lone_message_whose_last_delivery_is_expired_is_counted_as_a_dead_letter(
-    page: httpx.AsyncClient, redis_url: str
-) -> None:
-    with LeasedQueue(redis_url, QUEUE) as queue:  # the console does not know other settings than the defaults
-        queue.publish("x")
-        for _ in range(queue.config.max_deliveries - 1):
-            queue.nack(queue.claim(), delay=0)
-        queue.claim(owner="gone", lease_id="l", lease=3600)
-        assert await post(page, "expire", lease_id="l", owner="gone") == {"expired": 1, "dead": 1}
-
-
 @pytest.mark.parametrize(("verb", "word"), [("expire", "expired"), ("release", "released")])
 async def test_a_lease_is_ended_only_if_it_is_what_the_page_showed(
     page: httpx.AsyncClient, queue: LeasedQueue, verb: str, word: str
@@ -58,14 +47,6 @@ async def test_a_lease_is_ended_only_if_it_is_what_the_page_showed(
     for lease_id in ("l", "unheard-of"):
         gone = await post(page, verb, 409, lease_id=lease_id, owner="other")
         assert gone["detail"] == f"nothing was {word}: {ENDED}"
-
-
-async def test_a_delayed_message_is_run_now_once(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
-    message_id = queue.publish("later", delay=3600).id
-    assert await post(page, "run-now", message_id=message_id) == {"ready": True}
-    assert [queue.stats().ready, queue.stats().delayed] == [1, 0]
-    refused = await post(page, "run-now", 409, message_id=message_id)
-    assert refused["detail"] == "nothing was changed: this message is not delayed any more"
 
 
 async def test_chosen_dead_letters_are_deleted_and_the_others_stay(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
@@ -87,12 +68,6 @@ async def test_a_dead_letter_is_retried_with_another_payload_and_other_headers(
     assert audit.lines[-1]["changed"] == "payload and headers"
     refused = await post(page, "edit", 409, message_id=letter, payload="{}")
     assert refused["detail"] == "nothing was changed: this message is not a dead letter any more"
-
-
-async def test_a_text_stays_a_text_when_it_is_edited(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
-    (letter,) = bury(queue, "bad", payload="text")
-    await post(page, "edit", message_id=letter, payload="[1]", kind="text")
-    assert queue.claim().message.payload == "[1]"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -125,19 +100,6 @@ async def test_a_ready_or_delayed_message_is_removed_and_a_leased_one_is_not(
     assert refused["detail"] == "nothing was removed: this message is neither ready nor delayed any more"
 
 
-@pytest.mark.parametrize("delay", [None, 3600])
-async def test_a_job_that_nobody_has_begun_is_removed_and_the_removal_is_audited(
-    page: httpx.AsyncClient, redis_url: str, audit: Kept, delay: int | None
-) -> None:
-    with open_queue(redis_url, QUEUE, "jobs") as queue:
-        job = queue.publish("x", delay=delay).id
-        assert "cancel" not in (await fetch(page, "queue"))["lacks"]
-        assert await post(page, "cancel", message_id=job) == {"cancelled": True}
-        assert (audit.lines[-1]["message_id"], audit.lines[-1]["outcome"]) == (job, "done: messages removed: 1")
-        assert queue.stats()[:2] == (0, 0)
-        await post(page, "cancel", 409, message_id=job)
-
-
 @pytest.mark.parametrize(("discipline", "payload"), [("streams", {"n": 1}), ("rotation", "x"), ("reliable", "x")])
 async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused(
     page: httpx.AsyncClient, redis_url: str, audit: Kept, discipline: str, payload: Any
@@ -159,8 +121,3 @@ async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused
         refused = await post(page, part, 400, **wish)
         assert f"the discipline {discipline!r} has no " in refused["detail"]
         assert audit.lines[-1]["outcome"] == f"failed: {refused['detail']}"
-
-
-async def test_a_leased_queue_can_do_everything(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
-    queue.publish("x")
-    assert (await fetch(page, "queue"))["lacks"] == {}

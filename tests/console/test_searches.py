@@ -82,26 +82,6 @@ async def test_a_search_goes_on_page_by_page_and_tells_how_far_it_is(
     assert len(found) == 1 + 10 + 100
 
 
-async def test_a_leased_message_is_found_with_its_holder_and_a_delayed_one_with_its_due_time(
-    page: httpx.AsyncClient, queue: LeasedQueue
-) -> None:
-    queue.publish("x")
-    queue.claim(lease_id="l", owner="task:etl/load", lease=3600)
-    queue.publish("y", delay=60)
-    (held,) = (await post(page, "search", target="leased", where={"text": "x"}))["messages"]
-    assert (held["lease"], held["owner"]) == ("l", "task:etl/load")
-    (delayed,) = (await post(page, "search", target="delayed", where={"text": "y"}))["messages"]
-    assert delayed["due"] - delayed["enqueued_at"] == pytest.approx(60_000, abs=1)
-
-
-async def test_many_hits_are_shown_with_the_beginning_of_their_payloads(
-    page: httpx.AsyncClient, queue: LeasedQueue
-) -> None:
-    queue.publish_many(["x" * 20_000 for _ in range(searches.MANY + 1)])
-    found = await post(page, "search", target="ready", where={"text": "x"})
-    assert {(len(each["payload"]), each["cut"]) for each in found["messages"]} == {(searches.SHORT_BYTES, True)}
-
-
 @pytest.mark.parametrize(
     ("wish", "status"),
     [
@@ -117,18 +97,6 @@ async def test_a_search_for_nothing_is_refused(
 ) -> None:
     queue.publish("x")
     await post(page, "search", status, **{"target": "ready", **wish})
-
-
-async def test_dead_letters_are_grouped_by_reason_with_numbers_replaced(
-    page: httpx.AsyncClient, queue: LeasedQueue
-) -> None:
-    letters = bury(queue, *TIMEOUTS, "bad row")
-    found = await fetch(page, "reasons")
-    first, second = found["groups"]
-    assert (first["reason"], first["count"]) == ("TimeoutError: no answer of host-# after # s", 3)
-    assert (first["example"], second["example"]) == (letters[2], letters[3])
-    assert first["oldest"] <= first["newest"] <= second["newest"]
-    assert (found["counted"], found["total"]) == (4, 4)
 
 
 async def test_a_group_is_redriven_and_another_stays(page: httpx.AsyncClient, queue: LeasedQueue, audit: Kept) -> None:
@@ -221,14 +189,6 @@ async def test_an_export_of_a_group_is_imported_into_another_queue(
     with LeasedQueue(redis_url, "copy", LeasedConfig()) as copy:
         Import(copy, "copy", ImportOptions()).run(ExportFile(io.BytesIO(answer.content)))
         assert copy.stats().dead == 3
-
-
-async def test_an_export_of_a_whole_state_has_every_message(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
-    queue.publish_many([{"n": number} for number in range(3000)])
-    answer = await page.get(f"{API}/export", params={"name": QUEUE, "target": "ready"})
-    lines = [json.loads(line) for line in answer.text.splitlines()]
-    assert [line["payload"]["n"] for line in lines[1:-1]] == list(range(3000))
-    assert (lines[-1]["messages"], lines[-1]["changed"]) == (3000, False)
 
 
 async def test_the_name_of_an_exported_file_cannot_leave_its_header(page: httpx.AsyncClient, redis_url: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_core import LeasedConfig, LeasedQueue
 from rmq_dagster import (
     Limit,
     QueueLimits,
@@ -45,11 +45,6 @@ def test_an_op_publishes_its_input_and_reports_the_count(
     assert [message.payload for message in queue.admin.peek(9)] == [{"n": 1}, {"n": 2}]
 
 
-def test_an_op_is_named_after_its_queue() -> None:
-    assert publish_op("tenant:a/orders").name == "publish_to_tenant_a_orders"
-    assert publish_op("bestellungen_für").name == "publish_to_bestellungen_f_r"
-
-
 # Dagster deprecates a function that it uses itself to make observable assets external ones.
 @pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
 def test_observing_a_queue_records_its_counts_and_claims_nothing(
@@ -78,12 +73,6 @@ def test_observing_a_queue_records_its_counts_and_claims_nothing(
         "rmq/dead_letters": 0,
     }
     assert queue.stats()[:2] == (2, 1)
-
-
-def test_an_asset_is_named_after_its_queue_in_letters_that_dagster_accepts() -> None:
-    assert redis_queue_asset("tenant:a/orders").key == dg.AssetKey("tenant_a_orders")
-    assert redis_queue_asset("bestellungen_für").key == dg.AssetKey("bestellungen_f_r")
-    assert redis_queue_asset("orders", key=["queues", "orders"]).key == dg.AssetKey(["queues", "orders"])
 
 
 def test_everything_around_a_queue_has_names_that_dagster_accepts() -> None:
@@ -147,17 +136,6 @@ def test_every_limit_becomes_a_check(check: Check, queue: LeasedQueue) -> None:
     assert verdicts == {"depth": True, "oldest_age": False, "dead_letters": True, "freshness": True}
 
 
-def test_a_limit_on_isolated_messages_becomes_a_check_too(
-    check: Check, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.publish_many(["a", "b", "c"])
-    stats = queue.stats()._replace(isolated=3)
-    monkeypatch.setattr(LeasedQueue, "stats", lambda self: stats)
-    found = check(QueueLimits(isolated=Limit(warn=2)))["isolated"]
-    assert (found.passed, found.severity) == (False, WARN)
-    assert values(found.metadata) == {"rmq/value": 3.0, "rmq/warn_above": 2}
-
-
 def test_an_asset_that_was_never_materialized_is_not_fresh_and_only_warns(check: Check) -> None:
     limits = QueueLimits(dead_letters=None, freshness=Limit(error=60))
     never = check(limits, materialize=False)["freshness"]
@@ -180,24 +158,6 @@ def test_a_tick_of_the_observer_reports_the_counts_of_the_queue_and_its_check_re
     assert (depth.check_name, depth.passed, depth.severity) == (f"{queue.name}_depth", False, WARN)
     assert (age.check_name, age.passed, age.asset_key) == (f"{queue.name}_oldest_age", True, dg.AssetKey("looked_at"))
     assert not result.run_requests
-
-
-def test_a_queue_is_observed_unless_the_observer_is_disabled() -> None:
-    alone = redis_queue_definitions("orders", target="invoices", observe_every=None)
-    assert "orders_observer" not in {sensor.name for sensor in alone.sensors or ()}
-    with pytest.raises(ConfigurationError, match="observe_every"):
-        redis_queue_definitions("orders", target="invoices", observe_every=0)
-
-
-@pytest.mark.parametrize("bounds", [{}, {"warn": -1}, {"warn": 2, "error": 1}, {"error": float("nan")}])
-def test_invalid_limits_are_refused(bounds: dict[str, float]) -> None:
-    with pytest.raises(ConfigurationError, match="Limit needs"):
-        Limit(**bounds)
-
-
-def test_checks_without_a_limit_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="limits"):
-        redis_queue_checks("orders", asset="orders", limits=QueueLimits(dead_letters=None))
 
 
 def test_one_asset_publishes_and_another_consumes_on_a_request_of_the_sensor(

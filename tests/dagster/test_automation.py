@@ -1,7 +1,6 @@
 # No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """Automation conditions downstream of a queue: they fire for work, and for nothing else."""
 
-import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
@@ -111,15 +110,6 @@ def test_an_eager_asset_runs_when_its_queue_has_work_and_only_then(automation: A
     assert not automation.fires()
 
 
-def test_a_message_that_came_back_is_work_again(automation: Automation, queue: LeasedQueue) -> None:
-    automation.run()
-    assert not automation.fires()
-    queue.publish("bad")
-    assert automation.fires()
-    assert not automation.run()  # nacks
-    assert automation.fires()
-
-
 def test_an_asset_that_was_never_materialized_also_runs_at_the_first_observation(
     automation: Automation, queue: LeasedQueue
 ) -> None:
@@ -187,16 +177,3 @@ def test_an_observation_has_a_version_from_the_first_message_on(
     queue.admin.purge("ready")
     automation.observe()
     assert version() == first
-
-
-def test_the_asset_of_a_queue_keeps_the_attributes_of_its_specification(redis_queue: RedisQueueResource) -> None:
-    policy = dg.FreshnessPolicy.time_window(fail_window=dt.timedelta(hours=1))
-    owned: dict[str, Any] = {"owners": ["team:shop"], "kinds": {"redis", "queue"}, "tags": {"tier": "1"}}
-    made = redis_queue_asset("orders", deps=["till"], group_name="queues", freshness_policy=policy, **owned)
-    defs = dg.Definitions(assets=[made], resources={"redis_queue": redis_queue})
-    node = defs.resolve_asset_graph().get(dg.AssetKey("orders"))
-    assert (node.group_name, node.owners, node.kinds) == ("queues", ["team:shop"], {"redis", "queue"})
-    assert (node.parent_keys, node.tags["tier"]) == ({dg.AssetKey("till")}, "1")
-    assert node.freshness_policy == policy
-    (spec,) = redis_queue_asset("orders").specs
-    assert spec.kinds == {"redis"}

@@ -100,15 +100,6 @@ def test_metadata_and_log_link_to_the_lease_in_the_console(
     assert any(page in entry.user_message for entry in instance.all_logs(result.run_id))
 
 
-def test_an_address_of_the_console_that_cannot_be_opened_fails_before_anything_is_claimed(
-    run: Run, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RMQ_CONSOLE", "rmq.test")
-    queue.publish("a")
-    assert not run(lambda _: None).success
-    assert queue.stats()[:2] == (1, 0)
-
-
 def test_a_block_that_succeeds_acks_and_records_what_it_claimed(
     run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, seen: list[list[Any]]
 ) -> None:
@@ -155,29 +146,6 @@ def test_a_claim_of_another_queue_does_not_count_as_the_requested_claim_of_a_run
     assert tags == [None, "0"]
 
 
-def test_the_run_owns_the_lease_while_it_works(run: Run, queue: LeasedQueue, seen: list[list[Any]]) -> None:
-    queue.publish("a")
-    result = run(lambda batch: seen.append(queue.admin.leases()))
-    ((lease,),) = seen
-    assert (lease.owner, lease.id) == (result.run_id, f"{result.run_id}/worked/north")
-
-
-def test_a_partition_may_have_characters_that_a_lease_may_not(
-    run: Run, queue: LeasedQueue, seen: list[list[Any]]
-) -> None:
-    queue.publish("a")
-    result = run(lambda batch: seen.append([batch.lease.id]), partition=ODD)
-    assert result.success
-    assert seen == [[f"{result.run_id}/worked/%7B50%%7D Süd%1B"]]
-
-
-def test_a_run_on_an_empty_queue_succeeds_and_reports_it(run: Run, seen: list[list[Any]]) -> None:
-    result = run(lambda batch: seen.append([bool(batch), list(batch), batch.payloads]))
-    assert result.success
-    assert seen == [[False, [], []]]
-    assert metadata(result)["rmq/claimed"] == 0
-
-
 def test_the_last_try_nacks_with_the_reason(run: Run, queue: LeasedQueue) -> None:
     queue.publish("a")
     assert not run(fails).success
@@ -211,17 +179,6 @@ def test_a_failure_that_allows_no_retries_nacks_although_there_is_a_policy(run: 
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_an_error_of_dagster_itself_bypasses_the_retry_policy_and_nacks(run: Run, queue: LeasedQueue) -> None:
-    queue.publish("a")
-
-    def asks_wrongly(batch: ClaimedBatch) -> None:
-        raise dg.DagsterInvariantViolationError("no such partition")
-
-    assert not run(asks_wrongly, retries=3).success
-    (message,) = queue.admin.peek()
-    assert message.history[-1].reason == "DagsterInvariantViolationError: no such partition"
-
-
 @pytest.mark.parametrize("error", [ValueError("no good"), dg.RetryRequested(max_retries=3)])
 def test_an_executor_with_retries_disabled_keeps_no_lease(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, error: Exception
@@ -240,21 +197,6 @@ def test_an_executor_with_retries_disabled_keeps_no_lease(
     assert not execute_run(InMemoryJob(work), instance.create_run_for_job(work), instance).success
     (message,) = queue.admin.peek()
     assert (message.deliveries, message.history[-1].kind) == (1, "nack")
-
-
-def test_a_retry_that_the_step_requests_gets_the_same_messages(
-    run: Run, queue: LeasedQueue, seen: list[list[Any]]
-) -> None:
-    queue.publish("a")
-
-    def asks_once(batch: ClaimedBatch) -> None:
-        seen.append(batch.payloads)
-        if len(seen) == 1:
-            queue.publish("b")
-            raise dg.RetryRequested(max_retries=1)
-
-    assert run(asks_once).success
-    assert seen == [["a"], ["a"]]
 
 
 def test_an_interrupted_run_releases_its_messages(run: Run, queue: LeasedQueue) -> None:
@@ -338,12 +280,6 @@ def test_messages_settled_one_by_one_stay_so_and_the_rest_follows_the_block(run:
     assert not run(some).success
     reasons = {m.payload: [failure.reason for failure in m.history] for m in queue.admin.peek(9)}
     assert reasons == {"b": ["bad one"], "c": [], "d": ["ValueError: the last one"]}
-
-
-def test_a_block_that_settled_everything_itself_ends_well(run: Run, queue: LeasedQueue) -> None:
-    queue.publish_many(["a", "b"])
-    assert run(lambda batch: batch.ack(*batch)).success
-    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
 def test_a_lease_that_is_taken_over_fails_the_step_and_leaves_the_new_owner_alone(run: Run, queue: LeasedQueue) -> None:

@@ -77,13 +77,6 @@ def test_messages_of_the_yaml_are_published_and_counted(materialize: Materialize
     assert [message.payload for message in queue.admin.peek(9)] == [{"n": 1}, "two"]
 
 
-def test_an_asset_may_have_a_name_that_an_op_may_not(queue: LeasedQueue, seen: Path) -> None:
-    publisher = RedisQueuePublishComponent(queue=queue.name, asset=dg.AssetSpec(["shop", "my-orders"]), messages=[])
-    consumer = job(queue.name, seen, asset=dg.AssetSpec("my-invoices"))
-    keys = {key for asset in defined(publisher, consumer).assets or () for key in asset.keys}  # type: ignore[union-attr]
-    assert keys == {dg.AssetKey(["shop", "my-orders"]), dg.AssetKey("my-invoices")}
-
-
 def test_a_function_computes_what_is_published_when_the_run_executes(
     materialize: Materialize, queue: LeasedQueue
 ) -> None:
@@ -119,29 +112,6 @@ def test_a_spark_job_processes_the_messages_and_reports_their_outcome(
     assert told["rmq/processed_per_minute"] > 0
     assert notes(seen)[0]["payloads"] == ["a", "b"]
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
-
-
-def test_a_failed_spark_job_is_retried_with_the_same_messages_and_nacks_them_at_last(
-    materialize: Materialize, queue: LeasedQueue, seen: Path
-) -> None:
-    queue.publish("a")
-    assert not materialize(job(queue.name, seen, "fail", retries=1)).success
-    first, second = notes(seen)
-    assert first["lease_id"] == second["lease_id"]
-    (message,) = queue.admin.peek(9)
-    assert message.history[-1].kind == "nack"
-
-
-def test_a_spark_job_without_its_own_retries_uses_those_of_its_job(
-    queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance, seen: Path
-) -> None:
-    queue.publish("a")
-    retrying = dg.define_asset_job("retrying", selection="invoices", op_retry_policy=dg.RetryPolicy(max_retries=1))
-    more = dg.Definitions(jobs=[retrying], resources={"redis_queue": redis_queue})
-    defs = dg.Definitions.merge(defined(job(queue.name, seen, "fail")), more)
-    run = defs.resolve_job_def("retrying").execute_in_process(instance=instance, raise_on_error=False)
-    assert not run.success
-    assert len(notes(seen)) == 2
 
 
 def test_a_partition_of_a_spark_job_works_on_its_own_queue(

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from rmq_core import ConfigurationError, LeasedQueue
+from rmq_core import LeasedQueue
 from rmq_dagster import RedisQueueResource
 from rmq_dagster.components import (
     RedisQueueConsumeComponent,
@@ -85,13 +85,6 @@ def test_a_lease_that_ends_in_work_is_blamed_on_the_message_in_work(
     assert sorted(str(message.payload) for message in queue.admin.peek(9) if message.history) == blamed
 
 
-def test_a_run_without_messages_succeeds_and_calls_nothing(
-    materialize: Materialize, queue: LeasedQueue, worked: list[Any]
-) -> None:
-    assert metadata(materialize(consumer(queue.name)))["rmq/claimed"] == 0
-    assert worked == []
-
-
 def test_a_run_whose_messages_all_failed_fails_and_is_not_retried(
     materialize: Materialize, queue: LeasedQueue, worked: list[Any]
 ) -> None:
@@ -118,14 +111,6 @@ def test_a_function_of_a_batch_may_settle_messages_and_adds_to_the_metadata(
     told = metadata(materialize(consumer(queue.name, "summed", per="batch")))
     assert (told["total"], told["rmq/claimed"], told["rmq/released"]) == (321, 3, 1)
     assert [message.payload for message in queue.admin.peek(9)] == [[1]]
-
-
-def test_a_function_may_ask_for_the_context_of_the_step(
-    materialize: Materialize, queue: LeasedQueue, worked: list[Any]
-) -> None:
-    queue.publish("a")
-    assert materialize(consumer(queue.name, "step_of")).success
-    assert worked == [("invoices", "a")]
 
 
 @pytest.mark.parametrize(
@@ -186,10 +171,3 @@ def test_a_consumer_names_its_queue_itself_or_leaves_it_out(queue: LeasedQueue) 
     named = consumer(queue.name, asset=dg.AssetSpec("invoices", deps=[key])).spec
     assert [dep.asset_key for dep in named.deps] == [key]
     assert list(consumer(queue.name, lineage=False).spec.deps) == []
-
-
-@pytest.mark.parametrize("function", ["work", "", ".work"])
-def test_a_function_without_a_module_is_refused(queue: LeasedQueue, materialize: Materialize, function: str) -> None:
-    component = RedisQueueConsumeComponent(queue=queue.name, asset=dg.AssetSpec("invoices"), function=function)
-    result = materialize(component)
-    assert ConfigurationError.__name__ in str(result.failure_data_for_node("invoices"))

@@ -99,12 +99,6 @@ def test_the_asset_shows_reasons_in_groups_and_the_newest_letters_without_their_
     assert secret not in str(seen)
 
 
-def test_a_queue_without_dead_letters_has_empty_tables_and_no_version(observe: Observe) -> None:
-    seen = observe()
-    assert (records(seen, "rmq/reasons"), records(seen, "rmq/newest")) == ([], [])
-    assert DATA_VERSION not in seen.tags
-
-
 def test_the_version_changes_when_a_newer_letter_arrives_and_not_when_letters_leave(
     observe: Observe, redis_url: str, queue: LeasedQueue
 ) -> None:
@@ -167,16 +161,6 @@ def test_a_redrive_moves_the_letters_that_meet_its_conditions_and_counts_them(
     (record,) = instance.fetch_observations(key, limit=1).records
     assert record.asset_observation is not None
     assert record.asset_observation.metadata["rmq/dead_letters"].value == len(left)
-
-
-def test_one_letter_is_redriven_by_its_id(redrive: Redrive, redis_url: str, queue: LeasedQueue) -> None:
-    die(redis_url, queue.name, ("a", "x"), ("b", "x"))
-    result = redrive(message_id=queue.admin.dead_letters(1)[0].id)
-    assert result.success
-    assert [(mark.kind, mark.by) for mark in queue.admin.marks()] == [
-        ("redrive", f"dagster:{queue.name}_redrive/{result.run_id}")
-    ]
-    assert [message.payload for message in queue.admin.peek(9)] == ["b"]
 
 
 @pytest.mark.parametrize(

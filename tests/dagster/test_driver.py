@@ -58,11 +58,6 @@ def test_the_exit_code_is_that_of_the_command_and_a_signal_is_negative() -> None
         assert driver.wait(PATIENCE_S) == -signal.SIGKILL
 
 
-def test_waiting_for_a_driver_that_runs_on_returns_none() -> None:
-    with DriverProcess(["sleep", "600"], env={}) as driver:
-        assert driver.wait(0.05) is None
-
-
 def test_processes_that_ignore_sigterm_are_killed_after_the_grace_time(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     with DriverProcess([sys.executable, "-c", DEAF_FAMILY, str(note)], env={}, stop_grace_s=0.5):

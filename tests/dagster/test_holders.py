@@ -101,14 +101,6 @@ def test_a_tick_releases_the_lease_kept_for_a_deleted_run(
     assert [(message.deliveries, message.history) for message in queue.admin.peek(9)] == [(0, ())]
 
 
-def test_the_lease_of_a_deleted_run_is_released_in_claim_mode(tick: Tick, queue: LeasedQueue, keep: Keep) -> None:
-    keep(str(uuid.uuid4()), "bell/7")
-    tick()
-    assert queue.stats()[:5] == HELD
-    assert not tick(claim_for=60, min_messages=2).run_requests
-    assert queue.stats()[:5] == BACK
-
-
 @pytest.mark.parametrize("owner", ["airflow/dag/task", "bell", "8d7c", "8d7c5e2a-1f0b-4a57-9d35-6f1f1b2f7c11/1"])
 def test_a_lease_whose_owner_is_not_a_run_is_left_alone(tick: Tick, queue: LeasedQueue, keep: Keep, owner: str) -> None:
     keep(owner, f"{uuid.uuid4()}/nothing")
@@ -180,16 +172,6 @@ def test_the_lease_of_a_run_that_failed_finally_is_nacked(
     assert (message.deliveries, message.history[-1].reason) == (1, f"run {run.run_id} failed")
 
 
-def test_the_lease_left_by_a_successful_run_is_nacked_because_nothing_is_known_of_it(
-    tick: Tick, queue: LeasedQueue, run_of: RunOf, keep: Keep
-) -> None:
-    run = run_of(SUCCESS)
-    keep(run.run_id)
-    tick()
-    (message,) = queue.admin.peek(9)
-    assert (message.deliveries, message.history[-1].reason) == (1, f"run {run.run_id} succeeded without settling it")
-
-
 def test_a_run_that_has_only_just_finished_may_still_settle(
     tick: Tick, queue: LeasedQueue, instance: dg.DagsterInstance, run_of: RunOf, keep: Keep,
     monkeypatch: pytest.MonkeyPatch,
@@ -221,21 +203,6 @@ def test_the_lease_of_a_failed_run_waits_for_its_retry_until_that_is_canceled_or
         tick()
         assert queue.stats().leases == 0
     assert [(message.deliveries, message.history) for message in queue.admin.peek(9)] == [(0, ())] * 2
-
-
-def test_the_lease_of_a_failed_run_is_nacked_when_its_last_retry_failed_before_a_claim(
-    tick: Tick, queue: LeasedQueue, instance: dg.DagsterInstance, run_of: RunOf, keep: Keep
-) -> None:
-    run = run_of(FAILED, **{WILL_RETRY: "true"})
-    keep(run.run_id)
-    retry = run_of(FAILED, parent=run, **{WILL_RETRY: "true"})
-    instance.add_run_tags(run.run_id, {AUTO_RETRY: retry.run_id})
-    tick()
-    assert queue.stats()[:5] == HELD, "the retry will be retried"
-    instance.add_run_tags(retry.run_id, {WILL_RETRY: "false"})
-    tick()
-    (message,) = queue.admin.peek(9)
-    assert message.history[-1].reason == f"run {run.run_id} failed"
 
 
 def test_an_unfinished_manual_re_execution_takes_over_what_its_run_left(

@@ -101,15 +101,6 @@ def test_a_driver_that_adopts_settles_itself_and_the_run_only_watches(
     assert (record.acked, record.owner) == (3, result.run_id)
 
 
-def test_an_empty_queue_is_a_success_that_claimed_nothing_and_starts_no_driver(
-    materialize: Materialize, queue: LeasedQueue, seen: Path
-) -> None:
-    result = materialize("fail")
-    assert result.success
-    assert metadata(result) == {"rmq/queue": queue.name, "rmq/claimed": 0}
-    assert notes(seen) == []
-
-
 def test_a_run_claims_at_most_max_messages(materialize: Materialize, queue: LeasedQueue) -> None:
     queue.publish_many([f"m{number}" for number in range(5)])
     assert metadata(materialize("succeed", max_messages=2))["rmq/claimed"] == 2
@@ -138,17 +129,6 @@ def test_the_last_failure_nacks_with_the_reason_and_a_delivery_counted(
     assert failure.kind == "nack"
     assert failure.owner == result.run_id
     assert "exit code 3" in failure.reason
-
-
-def test_a_failure_with_a_retry_to_come_keeps_the_lease_and_the_retry_gets_the_same_messages(
-    materialize: Materialize, queue: LeasedQueue, seen: Path
-) -> None:
-    queue.publish_many(["a", "b"])
-    result = materialize("adopt_and_fail", "adopt", asset=pipeline.worked_with_a_retry)
-    assert result.success
-    assert [driver["payloads"] for driver in notes(seen)] == [["a", "b"], ["a", "b"]]
-    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-    assert metadata(result)["rmq/acked"] == 2
 
 
 def test_no_other_consumer_gets_the_messages_between_a_failure_and_its_retry(
@@ -183,14 +163,6 @@ def test_a_driver_killed_by_sigkill_is_retried_on_the_same_lease(
     assert "SIGKILL" in str(retry.event_specific_data)
 
 
-def test_when_the_retries_are_used_up_the_messages_are_nacked(materialize: Materialize, queue: LeasedQueue) -> None:
-    queue.publish("a")
-    result = materialize("fail", asset=pipeline.worked_with_a_retry)
-    assert not result.success
-    (message,) = ready(queue)
-    assert [failure.kind for failure in message.history][-1] == "nack"
-
-
 def test_a_message_that_always_fails_ends_as_a_dead_letter(materialize: Materialize, queue: LeasedQueue) -> None:
     queue.publish("poison")
     for _ in range(pipeline.CONFIG.max_deliveries or 0):
@@ -209,14 +181,6 @@ def test_a_driver_that_succeeds_without_settling_its_adopted_lease_is_a_failure(
     assert len(ready(queue)) == 1
 
 
-def test_a_driver_may_settle_its_messages_one_by_one(materialize: Materialize, queue: LeasedQueue) -> None:
-    queue.publish_many(["bad", "good", "better"])
-    result = materialize("adopt_and_settle_some")
-    assert result.success
-    assert "rmq/acked" not in metadata(result)
-    assert [message.payload for message in ready(queue)] == ["bad"]
-
-
 def test_losing_the_lease_stops_the_driver_and_leaves_the_new_owner_alone(
     materialize: Materialize, queue: LeasedQueue, seen: Path
 ) -> None:
@@ -228,12 +192,6 @@ def test_losing_the_lease_stops_the_driver_and_leaves_the_new_owner_alone(
     (driver,) = notes(seen)  # a second note would show that it was not stopped
     with pytest.raises(ProcessLookupError):
         os.kill(driver["pid"], 0)
-
-
-def test_every_partition_has_its_own_lease(materialize: Materialize, queue: LeasedQueue) -> None:
-    queue.publish("a")
-    result = materialize("succeed", asset=pipeline.worked_by_partition, partition="north")
-    assert metadata(result)["rmq/lease_id"] == f"{result.run_id}/worked/north"
 
 
 def test_a_command_that_cannot_be_started_releases_the_messages(materialize: Materialize, queue: LeasedQueue) -> None:

@@ -77,10 +77,6 @@ def said(result: dg.SensorResult) -> str:
     return str(result.skip_reason and result.skip_reason.skip_message)
 
 
-def test_a_tick_on_an_empty_queue_is_skipped_with_a_reason(tick: Tick) -> None:
-    assert "nothing ready" in said(tick())
-
-
 def test_one_run_per_batch_is_requested_without_key_or_cursor_and_without_message_ids(
     tick: Tick, queue: LeasedQueue
 ) -> None:
@@ -154,12 +150,6 @@ def test_runs_are_requested_for_expired_leases_and_due_messages(tick: Tick, queu
     queue.admin.purge("ready")
     queue.publish("a", delay=0.05)
     assert eventually(lambda: asked(tick())) == 1
-
-
-def test_a_custom_sensor_may_wait_for_enough_messages(tick: Tick, queue: LeasedQueue) -> None:
-    queue.publish("a")
-    assert "fewer than min_messages=3" in said(tick(calling(queue.name, min_messages=3)))
-    assert asked(tick(calling(queue.name, min_messages=3, max_age=0))) == 1
 
 
 def test_queues_of_partitions_are_requested_with_their_partition_keys(

@@ -104,11 +104,6 @@ def test_the_pools_of_a_target_are_known_at_its_definition(target: Any) -> None:
     assert pools_of(target) == {POOL}
 
 
-@pytest.mark.parametrize("target", ["printing", dg.AssetSelection.assets("pages"), dg.define_asset_job("all_of_them")])
-def test_a_target_that_is_only_named_has_no_known_pools(target: Any) -> None:
-    assert pools_of(target) == set()
-
-
 @pytest.mark.parametrize(("home", "warned"), [({}, True), (SET, False)], indirect=["home"])
 def test_a_tick_for_steps_in_a_pool_warns_when_dagster_does_not_free_slots(
     home: dg.DagsterInstance,
@@ -144,9 +139,4 @@ def test_the_doctor_finds_nothing_wrong_with_a_run_at_work(
     home: dg.DagsterInstance, killed: Callable[..., dg.DagsterRun]
 ) -> None:
     killed(dg.DagsterRunStatus.STARTED)
-    assert found() == []
-
-
-def test_without_dagster_home_the_doctor_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     assert found() == []

@@ -147,16 +147,6 @@ def test_a_queue_whose_runs_claim_nothing_stops_no_other(
             assert [request.tags[QUEUE] for request in requests(tick(tenants))] == [other.name]
 
 
-def test_the_cursor_is_one_number_for_any_amount_of_work(tick: Tick, queue: LeasedQueue) -> None:
-    queue.publish_many([f"m{number}" for number in range(3000)])
-    assert tick(queue.name, cursor="7", max_in_flight_runs=100).cursor == "107"
-
-
-def test_at_most_ten_runs_are_requested_by_default(tick: Tick, queue: LeasedQueue) -> None:
-    queue.publish_many([f"m{number}" for number in range(50)])
-    assert len(requests(tick(queue.name))) == 10
-
-
 def test_a_tick_times_out_after_ten_seconds_when_redis_does_not_answer(
     instance: dg.DagsterInstance, drain: dg.JobDefinition
 ) -> None:
@@ -235,17 +225,6 @@ def test_queues_that_other_programs_named_are_served_and_one_that_dagster_refuse
     for value in ("A&B", "x/y", "50%", "東京", "M%C3%BCller"):
         redis_queue.queue(f"{tenants.prefix}/{value}", CONFIG).admin.purge("ready")
     assert f"'{tenants.prefix}/a...b' left out, all others served" in str(tick(tenants, cursor="9").skip_reason)
-
-
-def test_a_partition_without_work_is_left_alone(
-    tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource
-) -> None:
-    queue = redis_queue.queue(tenants.queue("north"), CONFIG)
-    queue.publish("a")
-    queue.admin.purge("ready")
-    result = tick(tenants)
-    assert not requests(result)
-    assert not result.dynamic_partitions_requests
 
 
 def test_partitions_share_the_available_runs(
@@ -358,17 +337,6 @@ def test_the_claim_of_a_tick_is_held_while_its_run_waits(
     assert (held.deadline - claimed.deadline).total_seconds() > 3000
     queue.release(queue.adopt(held.id))
     assert deliveries() == [0]
-
-
-def test_the_claim_of_a_tick_is_left_to_a_run_that_has_started(
-    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
-) -> None:
-    queue.publish("a")
-    asked = tick(queue.name, claim_for=60)
-    requested(requests(asked)[0], dg.DagsterRunStatus.STARTED)
-    before = queue.admin.leases()
-    tick(queue.name, cursor=asked.cursor, claim_for=3600)
-    assert queue.admin.leases() == before
 
 
 @pytest.mark.parametrize("ended", [dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE])

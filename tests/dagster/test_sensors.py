@@ -10,9 +10,8 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RING, RUN_KEY, SENSOR
+from rmq_dagster.tags import LEASE, QUEUE, REPOSITORY, RING, RUN_KEY, SENSOR
 from tests.dagster.pipeline import CONFIG
-from tests.faults.patience import eventually
 
 Tick = Callable[..., dg.SensorResult]
 
@@ -64,23 +63,11 @@ def keys(result: dg.SensorResult) -> list[str | None]:
     return [request.run_key for request in result.run_requests or ()]
 
 
-def test_a_tick_on_an_empty_queue_requests_nothing_and_states_why(tick: Tick) -> None:
-    result = tick()
-    assert not result.run_requests
-    assert isinstance(result.skip_reason, dg.SkipReason)
-    assert "nothing ready" in str(result.skip_reason.skip_message)
-
-
 def test_a_tick_requests_one_run_per_batch_numbered_in_its_cursor(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish_many([f"m{number}" for number in range(25)])
     result = tick(batch=10, max_in_flight_runs=8)
     assert keys(result) == [f"{queue.name}:1", f"{queue.name}:2", f"{queue.name}:3"]
     assert result.cursor == "3"
-
-
-def test_run_numbers_continue_from_the_cursor(tick: Tick, queue: LeasedQueue) -> None:
-    queue.publish("m")
-    assert keys(tick(cursor="41")) == [f"{queue.name}:42"]
 
 
 def test_a_tick_claims_nothing_and_a_request_names_no_message(tick: Tick, queue: LeasedQueue) -> None:
@@ -120,14 +107,6 @@ def test_a_run_that_holds_a_lease_does_not_suppress_further_requests(
     queue.publish_many(["a", "b"])
     run = requested(1)
     queue.claim(lease_id="work", owner=run.run_id)
-    assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
-
-
-def test_a_run_that_acked_and_still_runs_does_not_suppress_further_requests(
-    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
-) -> None:
-    queue.publish("m")
-    requested(1, **{CLAIMED: "7"})
     assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
 
 
@@ -209,34 +188,6 @@ def test_two_code_locations_with_the_same_sensor_use_different_lease_ids(tick: T
     }
 
 
-def test_a_claim_of_the_previous_version_is_held_for_its_run_and_left_alone_by_other_locations(
-    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
-) -> None:
-    """The previous version named its claims after the sensor alone."""
-    queue.publish("m")
-    queue.claim(lease_id="bell/5", owner="bell", lease=60)
-    requested(5, dg.DagsterRunStatus.NOT_STARTED, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
-    tick(cursor="0", location="staging", claim_for=60)
-    (before,) = queue.admin.leases()
-    tick(cursor="5", location="prod", claim_for=3600)
-    (after,) = queue.admin.leases()
-    assert (after.id, after.owner, after.takeovers) == ("bell/5", "bell", 0)
-    assert before.deadline
-    assert after.deadline
-    assert (after.deadline - before.deadline).total_seconds() > 3000
-
-
-def test_a_claim_of_the_previous_version_is_released_when_its_run_has_ended(
-    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
-) -> None:
-    queue.publish("m")
-    queue.claim(lease_id="bell/5", owner="bell", lease=60)
-    requested(5, dg.DagsterRunStatus.FAILURE, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
-    assert keys(tick(cursor="5", location="prod")) == []
-    assert keys(tick(cursor="5", location="prod", claim_for=60)) == [f"{queue.name}:6"]
-    assert [(lease.id, lease.takeovers) for lease in queue.admin.leases()] == [("bell@__repository__@prod/6", 0)]
-
-
 @pytest.mark.parametrize("cursor", [None, "", "reset by hand"])
 def test_a_lost_cursor_never_repeats_a_run_key_that_dagster_would_skip(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], cursor: str | None
@@ -258,13 +209,6 @@ def test_an_expired_lease_causes_a_request(tick: Tick, queue: LeasedQueue) -> No
     queue.claim(lease=0.05)
     time.sleep(0.1)
     assert len(keys(tick())) == 1
-
-
-def test_a_delayed_message_causes_a_request_when_it_is_due_and_not_before(tick: Tick, queue: LeasedQueue) -> None:
-    queue.publish("tomorrow", delay=86_400)
-    assert keys(tick()) == []
-    queue.publish("now", delay=0.05)
-    assert len(eventually(lambda: keys(tick()))) == 1
 
 
 @pytest.mark.usefixtures("soon_given_up")

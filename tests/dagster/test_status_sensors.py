@@ -8,8 +8,7 @@ import pytest
 from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
 from dagster._core.execution.api import execute_run
 
-from rmq_core import ConfigurationError, LeasedQueue
-from rmq_core.reports import LeaseInfo
+from rmq_core import LeasedQueue, LeaseInfo
 from rmq_dagster import QueuePartitions, RedisQueueResource, redis_queue_status_sensors
 from rmq_dagster.tags import PARTITION, WILL_RETRY
 from tests.dagster.pipeline import CONFIG
@@ -174,15 +173,6 @@ def test_a_retry_that_takes_over_between_the_check_and_the_settle_is_left_alone(
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_run_that_holds_nothing_changes_nothing(
-    queue: LeasedQueue, run_of: Callable[..., dg.DagsterRun], ended: Ended
-) -> None:
-    queue.publish_many(["a", "b"])
-    queue.claim(lease_id="work", owner="another run")
-    ended(run_of(FAILED))
-    assert queue.stats()[:5] == (1, 0, 1, 1, 0)
-
-
 def test_the_sensor_settles_in_the_queue_of_the_runs_partition(
     queue: LeasedQueue, redis_queue: RedisQueueResource, run_of: Callable[..., dg.DagsterRun], ended: Ended
 ) -> None:
@@ -194,12 +184,3 @@ def test_the_sensor_settles_in_the_queue_of_the_runs_partition(
     ended(run, tenants)
     assert north.stats()[:5] == (1, 0, 0, 0, 0)
     ended(run_of(CANCELED), tenants)
-
-
-def test_sensors_for_no_queue_are_refused_and_options_are_passed_on() -> None:
-    with pytest.raises(ConfigurationError, match="queues"):
-        redis_queue_status_sensors([])
-    running = dg.DefaultSensorStatus.RUNNING
-    made = redis_queue_status_sensors(["a", "b"], name="flights", default_status=running, monitored_jobs=[work])
-    assert [sensor.name for sensor in made] == ["flights_on_failure", "flights_on_cancel", "flights_on_canceling"]
-    assert {sensor.default_status for sensor in made} == {running}

@@ -91,12 +91,6 @@ def test_the_driver_of_a_retry_gets_the_same_messages(materialize: Materialize, 
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_the_last_failure_nacks(materialize: Materialize, queue: LeasedQueue) -> None:
-    queue.publish_many("ab")
-    assert not materialize("fail").success
-    assert [message.deliveries for message in queue.admin.peek(5)] == [1, 1]
-
-
 def test_a_driver_that_leaves_its_messages_unsettled_is_no_success(
     materialize: Materialize, queue: LeasedQueue
 ) -> None:
@@ -105,18 +99,6 @@ def test_a_driver_that_leaves_its_messages_unsettled_is_no_success(
     assert not result.success
     assert "left messages unsettled" in failure(result)
     assert [message.deliveries for message in queue.admin.peek(5)] == [1]
-
-
-def test_a_lease_that_another_owner_takes_fails_the_step(materialize: Materialize, queue: LeasedQueue) -> None:
-    queue.publish("a")
-    assert "somebody else" in failure(materialize("be_robbed"))
-    assert queue.stats().leased == 1
-
-
-def test_an_empty_queue_runs_no_driver(materialize: Materialize, queue: LeasedQueue) -> None:
-    result = materialize("fail")
-    assert result.success
-    assert metadata(result) == {"rmq/queue": queue.name, "rmq/claimed": 0}
 
 
 def test_the_extras_refer_to_the_secret_and_a_missing_reference_is_refused_before_the_claim(

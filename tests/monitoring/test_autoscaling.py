@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import urllib.request
 from typing import Any
 
-import jsonschema
-import pytest
 import yaml
 
 from tests.monitoring.conftest import MONITORING
-from tests.monitoring.kubernetes_schemas import SCHEMAS
 from tests.servers.prometheus import Prometheus
 
 FOLDER = MONITORING / "kubernetes"
@@ -32,27 +28,6 @@ TRIGGERS = {
 }
 (AUTOSCALER,) = (resource for resource in RESOURCES if resource["kind"] == "HorizontalPodAutoscaler")
 (EXTERNAL,) = (metric["external"] for metric in AUTOSCALER["spec"]["metrics"])
-
-
-def label(resource: dict[str, Any]) -> str:
-    return f"{resource['kind']}-{resource['metadata']['name']}"
-
-
-@pytest.mark.parametrize("resource", RESOURCES, ids=label)
-def test_a_manifest_has_the_fields_that_its_kind_knows(resource: dict[str, Any]) -> None:
-    jsonschema.validate(resource, SCHEMAS[resource["kind"]])
-
-
-@pytest.mark.parametrize("resource", RESOURCES, ids=label)
-def test_a_misspelt_field_would_be_noticed(resource: dict[str, Any]) -> None:
-    changed = copy.deepcopy(resource)
-    changed["spec"]["maxReplicasCount"] = 3
-    with pytest.raises(jsonschema.ValidationError, match="maxReplicasCount"):
-        jsonschema.validate(changed, SCHEMAS[resource["kind"]])
-
-
-def test_there_is_a_manifest_for_each_way_to_scale() -> None:
-    assert set(TRIGGERS) == {"metrics-api", "prometheus"}
 
 
 def test_the_secret_that_a_trigger_names_is_defined() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import socket
-import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,18 +35,6 @@ def test_a_token_is_printed_once_and_its_hash_is_added_to_the_file(
     assert first not in file.read_text()
 
 
-def test_a_new_file_of_tokens_is_private(tmp_path: Path) -> None:
-    run("token", "view", "alice", "--tokens", str(tmp_path / "tokens"))
-    assert stat.S_IMODE((tmp_path / "tokens").stat().st_mode) == 0o600
-
-
-def test_without_a_file_the_line_for_it_is_printed_beside_the_token(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("token", "change", "alice") == 0
-    written = capsys.readouterr()
-    assert written.out.startswith("rmq_")
-    assert "change:alice:" in written.err
-
-
 def test_the_server_does_not_start_for_others_without_a_way_to_recognise_them(
     redis_server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,12 +47,6 @@ def test_a_port_that_is_taken_is_named(redis_server: Server, capsys: pytest.Capt
         port = taken.getsockname()[1]
         assert run("serve", "--url", redis_server.url, "--port", str(port)) == 2
     assert f"port {port}" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
-def test_the_server_can_listen_on_ipv6() -> None:
-    with listening("::1", 0) as made:
-        assert made.family is socket.AF_INET6
 
 
 def test_a_missing_extra_is_named(

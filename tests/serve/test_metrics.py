@@ -9,31 +9,13 @@ from typing import Any
 
 import pytest
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_core import LeasedQueue, open_queue
-from rmq_core.protocol import DISCIPLINES
 from rmq_core.serve.metrics import BOUNDS_S, EVENTS, queues_text
 from rmq_core.serve.reading import QueueReading
 from tests.serve.conftest import QUEUE, Served
 from tests.servers.process import Server
-
-OPENMETRICS = "application/openmetrics-text;version=1.0.0"
-COMMON = {"rmq_queue_readable", "rmq_ready_messages", "rmq_leased_messages", "rmq_leases"}
-HAVING = {
-    "leased": {
-        "rmq_isolated_messages",
-        "rmq_delayed_messages",
-        "rmq_expired_leases",
-        "rmq_dead_letters",
-        "rmq_oldest_ready_age_seconds",
-    },
-    "jobs": {"rmq_delayed_messages", "rmq_expired_leases", "rmq_dead_letters", "rmq_oldest_ready_age_seconds"},
-    "reliable": {"rmq_dead_letters", "rmq_oldest_ready_age_seconds"},
-    "streams": {"rmq_oldest_ready_age_seconds"},
-    "rotation": set(),
-}
 
 
 def samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -76,27 +58,6 @@ async def test_every_number_of_a_queue_is_a_gauge(served: Served, queue: LeasedQ
     }
 
 
-async def test_messages_of_a_lease_that_are_settled_are_not_counted(served: Served, queue: LeasedQueue) -> None:
-    queue.publish_many(map(str, range(1200)))
-    held = queue.claim(max_messages=1000)
-    assert held is not None
-    queue.ack(held, held.messages[:3])
-    for _ in range(100):
-        queue.claim(max_messages=2)
-    found = await scraped(served)
-    assert (found["rmq_leased_messages"], found["rmq_leases"]) == (1197, 101)
-    assert found["rmq_leased_messages"] == queue.stats().leased
-
-
-async def test_isolated_messages_are_ready_too(served: Served, redis_server: Server) -> None:
-    with LeasedQueue(redis_server.url, QUEUE) as queue:
-        queue.publish_many([*"abcd"])
-        for _ in range(2):
-            queue.nack(queue.claim(max_messages=4))
-    found = await scraped(served)
-    assert (found["rmq_ready_messages"], found["rmq_isolated_messages"]) == (4, 4)
-
-
 async def test_the_age_of_the_oldest_message_is_absent_when_none_is_ready(served: Served, queue: LeasedQueue) -> None:
     queue.publish("x")
     queue.claim()
@@ -111,19 +72,6 @@ async def test_expired_leases_are_counted_in_the_look_that_reclaims_them(served:
     found = await scraped(served)
     assert (found["rmq_expired_leases"], found["rmq_leases"], found["rmq_ready_messages"]) == (40, 0, 40)
     assert (await scraped(served))["rmq_expired_leases"] == 0
-
-
-@pytest.mark.parametrize("discipline", DISCIPLINES)
-async def test_a_metric_that_a_discipline_cannot_have_is_absent(
-    served: Served, redis_server: Server, discipline: str
-) -> None:
-    with open_queue(redis_server.url, QUEUE, discipline) as queue:  # type: ignore[attr-defined]
-        queue.publish({"n": 1} if discipline in {"streams", "jobs"} else "x")
-    found = await scraped(served)
-    assert ("rmq_paused" in found) is QueueReading(QUEUE, discipline).can_pause
-    found.pop("rmq_paused", None)
-    assert gauges(found).keys() == COMMON | HAVING[discipline]
-    assert found["rmq_ready_messages"] == 1
 
 
 async def test_a_damaged_queue_is_not_readable_and_hides_no_other(
@@ -156,13 +104,6 @@ async def test_a_name_cannot_break_out_of_its_label(served: Served, redis_server
     readable = {labels["queue"]: value for name, labels, value in found if name == "rmq_queue_readable"}
     assert readable == dict.fromkeys(names, 1) | dict.fromkeys(impossible, 0)
     assert [value for name, _, value in found if name == "rmq_up"] == [1]
-
-
-async def test_metrics_are_also_written_as_openmetrics(served: Served, queue: LeasedQueue) -> None:
-    queue.publish("x")
-    answer = await served.client(accept=OPENMETRICS).get("/metrics")
-    assert answer.headers["content-type"].startswith(OPENMETRICS.split(";", maxsplit=1)[0])
-    assert {family.name for family in openmetrics(answer.text)} >= {"rmq_up", "rmq_ready_messages"}
 
 
 async def test_requests_at_the_same_time_read_redis_once(served: Served, queue: LeasedQueue) -> None:

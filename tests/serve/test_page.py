@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium.webdriver import Chrome
@@ -13,17 +12,13 @@ from rmq_core import LeasedConfig, LeasedQueue
 from rmq_core.serve.app import PLACE
 from rmq_core.serve.tokens import make
 from tests.airflow.browser import chromium
-from tests.airflow.browser.layout import faults
 from tests.serve.screen import ServedScreen
 from tests.servers.process import Server
 
 pytestmark = pytest.mark.slow
 
-WIDTHS = {400: 800, 800: 1000, 1440: 900}
-TELEPHONE = 640
 OWNER = "airflow:etl/manual__2026-11-20T22:00:00+00:00/load/-1/2"
 RUN = "0b8c7e52-3c4c-4b6e-9f0e-1a2b3c4d5e6f"
-ALIKE = pytest.mark.nightly("serve/test_page.py::test_every_view_fits")
 LINKS = ("--link", "airflow=https://airflow.test", "--link", "dagster=https://dagster.test")
 HOSTILE = (
     "<img src=x onerror=\"document.title='hacked'\">",
@@ -161,47 +156,3 @@ def test_no_text_of_a_message_a_lease_or_a_queue_becomes_part_of_the_page(
                 screen.button("Cancel").click()
     assert screen.driver.title == "Queues"
     assert screen.all("main img, main script, [onload], [onerror], [onfocus], [autofocus], a[href^=javascript]") == []
-
-
-@pytest.mark.parametrize(
-    ("width", "dark"),
-    [
-        pytest.param(400, True, id="400-dark"),
-        pytest.param(1440, False, id="1440-light"),
-        pytest.param(400, False, id="400-light", marks=ALIKE),
-        pytest.param(800, False, id="800-light", marks=ALIKE),
-        pytest.param(800, True, id="800-dark", marks=ALIKE),
-        pytest.param(1440, True, id="1440-dark", marks=ALIKE),
-    ],
-)
-def test_every_view_fits(
-    screen: ServedScreen, queue: LeasedQueue, tokens: dict[str, str], width: int, *, dark: bool
-) -> None:
-    queue.publish_many([{"path": f"s3://bucket/{'deep/' * 30}{number}.parquet"} for number in range(8)])
-    queue.nack(queue.claim(), reason="HTTPError: 503 Service Unavailable for url https://weather.example/v2/stations")
-    for owner in (OWNER, RUN, "worker-7"):
-        queue.claim(owner=owner, lease=300)
-    screen.size(width, WIDTHS[width])
-    screen.scheme("dark" if dark else "light")
-    screen.visit()
-    screen.find("#token")
-    assert faults(screen, fingers=width <= TELEPHONE) == []
-    screen.log_in(tokens["change"], dark=dark)
-    screen.shows("work", "tbody")
-    assert screen.run("return document.documentElement.dataset.theme") == ("dark" if dark else "light")
-    assert faults(screen, fingers=width <= TELEPHONE) == []
-    for tab in ("leases", "ready", "dead"):
-        screen.open(PLACE, "work", tab)
-        screen.find("main tbody tr")
-        assert faults(screen, fingers=width <= TELEPHONE) == [], tab
-
-
-def test_a_server_of_this_machine_needs_no_login(
-    driver: Chrome, started: Callable[..., str], queue: LeasedQueue, tmp_path: Path
-) -> None:
-    queue.publish("x")
-    shown: Any = ServedScreen(driver, started())
-    shown.size(1400, 900)
-    shown.open()
-    shown.shows("work", "tbody")
-    assert not [each for each in shown.all("button") if "Log out" in each.text]

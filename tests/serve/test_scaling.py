@@ -97,21 +97,6 @@ def test_a_lease_is_reclaimed_under_the_settings_of_the_consumers(
     assert (told(url, "other")["ready"], told(url, "other")["dead"]) == (1, 0)
 
 
-def test_several_servers_tell_the_same_of_one_redis(started: Callable[..., str], queue: LeasedQueue) -> None:
-    urls = [started(), started()]
-    queue.publish("x", delay=0.5)
-    for url in urls:
-        until(url, 1)
-
-
-def test_a_queue_whose_name_holds_slashes_and_spaces_is_found(
-    started: Callable[..., str], redis_server: Server
-) -> None:
-    with LeasedQueue(redis_server.url, "a/b c/../d?") as queue:
-        queue.publish("x")
-    assert told(started(), "a%2Fb%20c%2F..%2Fd%3F")["ready"] == 1
-
-
 def test_a_queue_that_does_not_exist_is_told_apart_from_an_empty_one(
     started: Callable[..., str], queue: LeasedQueue
 ) -> None:

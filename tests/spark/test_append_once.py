@@ -112,11 +112,6 @@ def test_whole_messages_are_appended_as_they_are_in_a_session_of_any_time_zone(
     assert row["enqueued_at"] == message.enqueued_at
 
 
-def test_a_batch_without_messages_appends_nothing(spark: SparkSession, redis_url: str, kit: Kit) -> None:
-    assert run(spark, redis_url, lambda batch: append_once(batch, kit.table, not_computed)) == 0
-    assert kit.numbers() == []
-
-
 def test_a_micro_batch_that_is_repeated_is_appended_once(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, kit: Kit, tmp_path: Path
 ) -> None:

@@ -80,11 +80,6 @@ def test_filters_are_applied_while_messages_are_read(
     assert texts(frame.where("deliveries > 5")) == ["dead"]
 
 
-def test_states_can_be_selected_and_their_rows_limited(redis_url: str, filled: LeasedQueue) -> None:
-    assert read(redis_url, state="ready", limit="2") == ["ready 1", "ready 2"]
-    assert sorted(read(redis_url, state="Dead, delayed")) == ["dead", "delayed 1", "delayed 2"]
-
-
 def test_messages_beyond_one_page_are_all_shown(redis_url: str, queue: LeasedQueue) -> None:
     queue.publish_many([f"{number:05}" for number in range(5000)])
     queue.claim(max_messages=2500, lease_id="many")

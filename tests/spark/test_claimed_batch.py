@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import redis
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -98,14 +97,6 @@ def test_the_columns_contain_everything_about_a_message(
         "queue": QUEUE,
     }
     assert abs(row.enqueued_at.timestamp() - time.time()) < 60
-
-
-def test_an_empty_queue_gives_an_empty_batch(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
-    with claimed_batch(spark, redis_url, QUEUE) as batch:
-        assert (bool(batch), len(batch), batch.leases, batch.already_settled) == (False, 0, (), False)
-        assert batch.df.schema == MESSAGE_SCHEMA
-        assert batch.df.count() == 0
-        batch.check()
 
 
 def test_a_failing_block_nacks(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
@@ -243,14 +234,6 @@ def test_a_lease_that_was_taken_over_cannot_be_read_or_acked(
         frames[0].count()
 
 
-def test_a_batch_cannot_be_read_after_its_end(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
-    publish(queue, 5)
-    with claimed_batch(spark, redis_url, QUEUE, policy=ONE_PARTITION) as batch:
-        frame = batch.df
-    with pytest.raises(Exception, match="is lost"):
-        frame.count()
-
-
 def test_a_takeover_cancels_the_running_job(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 4)
 
@@ -298,13 +281,6 @@ def test_the_heartbeat_keeps_a_short_lease_alive(
     assert queue.settled("run") is not None
 
 
-def test_a_redis_client_is_refused_because_executors_cannot_share_it(spark: SparkSession, redis_url: str) -> None:
-    client: Any = redis.Redis.from_url(redis_url)
-    refused = pytest.raises(ConfigurationError, match="executors connect too")
-    with refused, claimed_batch(spark, client, QUEUE):
-        pytest.fail("it was accepted")
-
-
 def test_the_jobs_of_others_are_left_alone(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 1)
     spark.sparkContext.addJobTag("mine")
@@ -340,17 +316,6 @@ def test_a_handed_over_lease_is_held_as_long_as_the_submitter_configures(
     assert info is not None
     assert info.deadline is not None
     assert info.deadline.timestamp() - time.time() > 3000
-
-
-def test_a_failed_job_keeps_the_handed_over_lease(spark: SparkSession, queue: LeasedQueue, handover: Any) -> None:
-    publish(queue, 10)
-    queue.claim(max_messages=10, lease_id="run", owner="try-1")
-    given = Handover.from_environment(handover("run"))
-    with pytest.raises(ZeroDivisionError), adopted_batch(spark, given, policy=KEEP):
-        print(1 // 0)
-    info = queue.lease_info("run")
-    assert info is not None
-    assert (info.count, info.owner) == (10, "try-1")
 
 
 def test_a_failed_job_leaves_the_lease_to_the_next_driver_for_the_time_that_the_parameters_say(
@@ -396,14 +361,6 @@ def test_failed_rows_are_nacked_with_their_reason_and_the_others_acked(
     delayed = queue.admin.browse("delayed").messages
     assert sorted(message.history[0].reason for message in delayed) == ["n=7", "n=8", "n=9"]
     assert queue.stats()._replace(oldest_age=None)[:5] == (1, 3, 0, 0, 0)
-
-
-def test_nothing_is_acked_when_all_rows_failed(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
-    publish(queue, 3)
-    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
-        assert batch.nack(batch.df) == 3
-    assert queue.stats().ready == 3
-    assert queue.settled("run") is None
 
 
 def test_a_row_that_fails_again_and_again_becomes_a_dead_letter(

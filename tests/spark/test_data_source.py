@@ -11,7 +11,7 @@ import redis
 from pyspark.sql import SparkSession
 
 from rmq_core import JobQueue, Lease, LeasedQueue, RedisSettings
-from rmq_spark import MESSAGE_SCHEMA, claimed_batch, register
+from rmq_spark import MESSAGE_SCHEMA, claimed_batch
 from tests.spark.conftest import QUEUE
 
 CANARY = "canary-5d1e9a"
@@ -37,11 +37,6 @@ def test_spark_finds_the_format_without_registration(spark: SparkSession, redis_
     assert frame.rdd.getNumPartitions() == 3
 
 
-def test_the_format_can_be_registered(spark: SparkSession, redis_url: str, lease: Lease) -> None:
-    register(spark)
-    assert spark.read.format("rmq").options(**options(redis_url, lease)).load().count() == 10
-
-
 def test_a_lease_of_a_job_queue_is_read_like_one_of_messages(spark: SparkSession, redis_url: str) -> None:
     with JobQueue(redis_url, QUEUE) as jobs:
         jobs.publish_many([{"n": number} for number in range(10)])
@@ -49,13 +44,6 @@ def test_a_lease_of_a_job_queue_is_read_like_one_of_messages(spark: SparkSession
         assert lease is not None
         frame = spark.read.format("rmq").options(**options(redis_url, lease, discipline="jobs")).load()
         assert sorted(bytes(row.payload) for row in frame.collect()) == [b'{"n":%d}' % n for n in range(8)]
-
-
-def test_reading_changes_nothing(spark: SparkSession, redis_url: str, queue: LeasedQueue, lease: Lease) -> None:
-    before = queue.lease_info(lease.id)
-    frame = spark.read.format("rmq").options(**options(redis_url, lease)).load()
-    assert frame.join(frame.select("message_id"), "message_id").count() == 10
-    assert queue.lease_info(lease.id) == before
 
 
 @pytest.mark.parametrize(
@@ -101,12 +89,6 @@ def test_the_first_line_of_an_error_states_what_is_wrong(
         spark.read.format("rmq").options(url=redis_url, **options).load().count()
     assert message in str(caught.value).splitlines()[0]
     assert "Traceback" not in str(caught.value)
-
-
-def test_a_custom_schema_is_refused(spark: SparkSession, redis_url: str, lease: Lease) -> None:
-    frame = spark.read.format("rmq").schema("id string").options(**options(redis_url, lease))
-    with pytest.raises(Exception, match="has columns of its own"):
-        frame.load().count()
 
 
 def test_password_and_token_show_up_nowhere(

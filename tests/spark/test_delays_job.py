@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-from argparse import Namespace
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -21,10 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from example_dags import flights, flights_delta, flights_stream
 from example_dags.jobs import delays
 from rmq_core import LeasedQueue
-from rmq_spark import claimed_batch
 from rmq_spark.tables import appender
 from tests.spark import recipes
-from tests.spark.conftest import QUEUE, SUBMIT
+from tests.spark.conftest import SUBMIT
 
 JOB = Path(delays.__file__)
 # 8 February brought a snow storm, 1 January has hours without weather at midnight, 3 November has one hour twice.
@@ -86,15 +84,6 @@ def run_job(handover: Any, flights_csv: Path, tmp_path: Path) -> Any:
     return run
 
 
-def test_the_data_is_all_of_2013(departures: Counter[tuple[str, str, str]]) -> None:
-    items = flights.work_items()
-    assert len(items) == 1095
-    assert {(item["origin"], item["day"]) for item in items} == {(origin, day) for origin, day, _ in departures}
-    assert departures.total() == flights.DEPARTURES == 336_776
-    united = sum(count for (_, _, carrier), count in departures.items() if carrier == "UA")
-    assert united == flights.UNITED_DEPARTURES == 58_665
-
-
 @pytest.mark.nightly("faults/test_spark_batch.py::test_the_next_driver_takes_over_the_batch_of_a_killed_driver")
 def test_a_killed_job_and_its_retry_write_every_departure_once(
     items: list[flights.AirportDay],
@@ -128,21 +117,6 @@ def test_a_killed_job_and_its_retry_write_every_departure_once(
     assert table["flights"].sum() == rows
     assert {"fair", "snow", "rain", "unknown"} <= set(table["weather"])
     assert flights.plot(tmp_path / "results", tmp_path / "plot.png").stat().st_size > 10_000
-
-
-def test_an_item_that_names_no_airport_day_is_not_acked(
-    spark: SparkSession, redis_url: str, queue: LeasedQueue, flights_csv: Path, tmp_path: Path
-) -> None:
-    queue.publish_many([{"origin": "EWR", "day": "2013-01-01"}, {"origin": "XXX", "day": "2013-01-01"}])
-    options = Namespace(flights=flights_csv, weather=flights.weather_csv(), results=tmp_path / "results")
-
-    def work() -> None:
-        with claimed_batch(spark, redis_url, QUEUE) as batch:
-            delays.work(batch, options)
-
-    with pytest.raises(ValueError, match="1 of 2 messages name no airport-day"):
-        work()
-    assert queue.stats().ready == 2
 
 
 def test_a_stream_writes_the_same_in_several_batches_and_acks_it(

@@ -44,13 +44,6 @@ def test_payloads_that_fit_the_schema_become_columns_and_others_are_separated(me
     assert reasons["wrong type"] == reasons["not json"] == "payload is not JSON of the declared schema"
 
 
-def test_parsed_keeps_all_rows_and_a_field_may_have_any_name(messages: DataFrame) -> None:
-    rows = parsed(messages, "_corrupt STRING, id INT").collect()
-    assert len(rows) == len(PAYLOADS)
-    assert {row.message_id for row in rows if row.reason is None} == {"good", "sparse", "no id"}
-    assert all((row.value is None) == (row.reason is not None) for row in rows)
-
-
 @pytest.mark.parametrize("kept", ["good", "corrupt", "both"])
 def test_each_payload_is_parsed_once_whatever_is_done_with_it(messages: DataFrame, kept: str) -> None:
     split = split_json(messages.repartition(2), SCHEMA)
@@ -66,12 +59,6 @@ def executed_plan(rows: DataFrame) -> str:
     """Return the plan that Spark runs, with every expression of it."""
     rows.write.format("noop").mode("overwrite").save()
     return str(rows._jdf.queryExecution().executedPlan().toString())
-
-
-def test_a_column_of_the_same_name_is_replaced(messages: DataFrame) -> None:
-    rows = parsed(messages.selectExpr("*", "1 AS value", "'old' AS reason"), SCHEMA)
-    assert sorted(rows.columns) == ["message_id", "payload", "reason", "value"]
-    assert {row.reason for row in rows.where("message_id = 'good'").collect()} == {None}
 
 
 @pytest.mark.parametrize("schema", ["", "INT"])

@@ -91,11 +91,6 @@ def test_a_logical_queue_is_written_read_and_acked_on_all_nodes(
         assert (len(batch), batch.already_settled) == (0, True)
 
 
-def test_rows_without_a_key_are_spread_evenly(spark: SparkSession, url: str, shards: list[LeasedQueue]) -> None:
-    publish(spark, url, 1000)
-    assert ready(shards) == [250] * SHARDS
-
-
 def test_a_retry_gets_exactly_the_messages_of_the_earlier_try(
     spark: SparkSession, url: str, shards: list[LeasedQueue]
 ) -> None:

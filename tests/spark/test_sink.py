@@ -78,13 +78,6 @@ def test_messages_name_the_application_that_publishes_them(
     assert publishers == [f"spark {spark.sparkContext.applicationId}"]
 
 
-def test_messages_carry_only_headers_that_were_asked_for(
-    spark: SparkSession, redis_url: str, queue: LeasedQueue
-) -> None:
-    save(numbers(spark, 1, 1), redis_url)
-    assert queue.admin.peek()[0].headers == {}
-
-
 def test_what_a_driver_and_its_tasks_publish_themselves_names_the_application(
     spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
@@ -100,12 +93,6 @@ def test_what_a_driver_and_its_tasks_publish_themselves_names_the_application(
     spark.range(1, numPartitions=1).rdd.mapPartitions(lambda rows: publish(rows, application)).collect()
     headers = [message.headers for message in queue.admin.browse("ready").messages]
     assert headers == [{"spark-application-id": application}] * 3
-
-
-def test_json_text_becomes_a_json_payload(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
-    frame = spark.sql("""select to_json(named_struct('n', 1, 'tags', array('x'))) as payload""")
-    save(frame, redis_url, json="true")
-    assert taken(queue) == [{"n": 1, "tags": ["x"]}]
 
 
 @pytest.mark.parametrize("delivery", ["staged", "direct"])
@@ -183,12 +170,6 @@ def test_a_value_that_cannot_be_published_is_refused_with_a_reason(
     with pytest.raises(Exception, match=message):
         save(spark.sql(select), redis_url, **options)
     assert taken(queue) == []
-
-
-def test_a_queue_cannot_be_overwritten(spark: SparkSession, redis_url: str) -> None:
-    writer = numbers(spark, 1).write.format("rmq").option("url", redis_url).option("queue", QUEUE)
-    with pytest.raises(Exception, match="a queue cannot be overwritten: use mode"):
-        writer.mode("overwrite").save()
 
 
 @pytest.mark.parametrize(("operation", "ready", "dead"), [("nack", ["1", "3"], []), ("dead", [], ["1", "3"])])

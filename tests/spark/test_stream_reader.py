@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, JobQueue, LeasedQueue, LeaseLost, Unsupported
-from rmq_core.errors import ConsumerTaken
-from rmq_core.queue.base import tools_of
+from rmq_core import ConfigurationError, ConsumerTaken, LeasedQueue, LeaseLost, Unsupported
 from rmq_spark.stream.ledger import ReplayedBatch
 from rmq_spark.stream.offsets import Offset
 from tests.redis.leases import beating_often
@@ -46,17 +44,6 @@ def test_a_batch_is_acked_when_spark_has_committed_it_and_not_before(
         assert held(queue) == 4
         assert first.next() == first.at
         assert queue.stats()[:4] == (0, 0, 0, 0)
-
-
-def test_commit_also_acks_and_may_be_repeated(redis_url: str, queue: LeasedQueue) -> None:
-    publish(queue, 3)
-    with run(redis_url) as first:
-        end = first.next()
-        first.reader.commit(end)
-        assert held(queue) == 0
-        first.reader.commit(end)
-        first.at = end
-        assert first.next() == end
 
 
 def test_a_query_that_proceeds_before_its_log_is_durable_is_refused_and_continues_after_a_restart(
@@ -194,13 +181,6 @@ def test_two_queries_cannot_share_a_consumer(
         assert sorted(first.read(end)) == [0, 1, 2, 3]
 
 
-def test_consumers_of_other_names_share_the_work(redis_url: str, queue: LeasedQueue) -> None:
-    publish(queue, 4)
-    with run(redis_url, maxMessagesPerBatch=2) as first, run(redis_url, consumer="d") as second:
-        assert sorted(first.batch()) == [0, 1]
-        assert sorted(second.batch()) == [2, 3]
-
-
 # Lost leases.
 
 
@@ -333,20 +313,6 @@ def test_a_waiting_stream_queries_redis_at_most_four_times_a_second(redis_url: s
 # Disciplines and invalid input.
 
 
-def test_a_job_queue_is_a_source_too(redis_url: str) -> None:
-    with JobQueue(redis_url, QUEUE) as jobs:
-        jobs.publish_many([{"n": number} for number in range(10)])
-        with run(redis_url, discipline="jobs", maxMessagesPerBatch=6) as first:
-            assert sorted(first.batch()) == list(range(6))
-            start, end = first.at, first.next()
-        with run(redis_url, start, discipline="jobs") as second:
-            assert sorted(second.read(end)) == [6, 7, 8, 9]
-            second.at = end
-            assert second.next() == end
-        stats = jobs.stats()
-        assert (stats.ready, stats.leased, stats.dead) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("discipline", ["reliable", "streams", "rotation"])
 def test_other_disciplines_are_refused(redis_url: str, discipline: str) -> None:
     with run(redis_url, discipline=discipline) as first, pytest.raises(Unsupported, match="use leased or jobs"):
@@ -358,13 +324,6 @@ def test_an_unknown_queue_is_refused_with_the_nearest_name(redis_url: str, queue
     with run(redis_url, queue="wrok", newQueue=False) as first, pytest.raises(ConfigurationError, match="mean 'work'"):
         first.next()
     with run(redis_url, queue="zzz", newQueue=False) as first, pytest.raises(ConfigurationError, match="publish to it"):
-        first.next()
-
-
-def test_a_queue_of_another_discipline_is_refused(redis_url: str) -> None:
-    with JobQueue(redis_url, QUEUE) as jobs:
-        jobs.publish({"n": 1})
-    with run(redis_url, newQueue=False) as first, pytest.raises(ConfigurationError, match="set it to 'jobs'"):
         first.next()
 
 

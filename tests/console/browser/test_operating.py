@@ -10,8 +10,6 @@ from selenium.webdriver.common.keys import Keys
 
 from rmq_core import open_queue
 from rmq_core.console import searches
-from tests.airflow.browser.layout import faults
-from tests.console.browser.scene import BUSY, make_scene
 from tests.console.browser.served import ConsoleScreen, ConsoleServer
 from tests.console.conftest import bury, fill_dead
 from tests.servers.process import Server
@@ -88,20 +86,6 @@ def test_a_dead_letter_is_edited_and_retried(screen: ConsoleScreen, opened: Open
     assert (message.id, message.payload) == (letter, {"path": "right"})
 
 
-def test_a_lease_is_opened_and_expired(screen: ConsoleScreen, opened: Opened) -> None:
-    queue = opened("work")
-    queue.publish_many(["first", "second"])
-    queue.claim(max_messages=2, owner="lost-worker", lease=3600)
-    screen.open("work")
-    screen.click("tr.lease .held")
-    screen.shows("second", ".of-lease")
-    screen.button("Expire").click()
-    screen.shows("lost-worker", "dialog")
-    screen.click("dialog .primary")
-    screen.shows("2 messages taken from the holder", "#toasts")
-    assert [queue.stats().ready, queue.stats().leases] == [2, 0]
-
-
 def test_a_queue_is_paused_and_resumed_and_both_are_marked_in_its_history(
     screen: ConsoleScreen, opened: Opened
 ) -> None:
@@ -139,17 +123,6 @@ def test_a_delayed_message_is_run_now_and_a_ready_one_is_removed(screen: Console
     screen.click("dialog .danger")
     screen.shows("The message is removed", "#toasts")
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-
-
-def test_a_message_is_explained_step_by_step(screen: ConsoleScreen, opened: Opened) -> None:
-    queue = opened("work", max_deliveries=1)
-    (letter,) = bury(queue, "bad row 7")
-    screen.open("work", "dead")
-    screen.click("table.dead tbody tr")
-    screen.click(".deeds a.button[href*=why]")
-    screen.shows("This message is a dead letter", ".verdict")
-    screen.shows("bad row 7", ".steps")
-    screen.shows(letter, ".timeline h2")
 
 
 def test_a_long_search_is_stopped(screen: ConsoleScreen, opened: Opened) -> None:
@@ -245,25 +218,3 @@ def test_a_viewer_sees_everything_and_can_change_nothing(screen: ConsoleScreen, 
     screen.shows("You may look, but not change anything")
     labels = {button.text for button in screen.all("button") if button.is_displayed()}
     assert labels.isdisjoint({"Pause", "Redrive", "Redrive all", "Purge…", "Retry", "Edit and retry…", "Delete…"})
-
-
-@pytest.mark.parametrize("width", [400, 1440])
-def test_every_view_fits_its_window(screen: ConsoleScreen, opened: Opened, console_redis: Server, width: int) -> None:
-    opened("unused")
-    queues = make_scene(console_redis.url)
-    letter = queues[BUSY].admin.dead_letters()[0].id
-    screen.resize(width, 900)
-    views: tuple[tuple[str, ...], ...] = (
-        (), (BUSY, "leases"), (BUSY, "dead"), (BUSY, "search", "in=dead&by=reason&for=*"), (BUSY, "history"),
-        (BUSY, "why", letter), ("events.clicks", "ready"),
-    )  # fmt: skip
-    wrong = {}
-    for view in views:
-        screen.open(*view)
-        screen.find("main .card, main .steps")
-        screen.wait(lambda: not screen.all("main.waiting"), "the view")
-        if view[1:2] in {("leases",), ("dead",)}:
-            screen.click("main tbody tr[tabindex]")
-        if found := faults(screen, fingers=width == 400):
-            wrong[view] = found
-    assert wrong == {}
