@@ -18,10 +18,6 @@ def work(message: Message) -> None:
         raise ValueError("cannot read 17")
 
 
-def step_of(message: Message, context: Any) -> None:
-    worked.append((context.op_execution_context.op.name, message.payload))
-
-
 def summed(batch: ClaimedBatch) -> dict[str, Any]:
     """Return metadata; give one message back."""
     total = sum(amount for (amount,) in batch.payloads)

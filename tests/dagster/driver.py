@@ -69,13 +69,6 @@ def adopt_and_forget() -> None:
         return
 
 
-def adopt_and_settle_some() -> None:
-    with adopted() as (queue, lease):
-        first, *others = queue.messages(lease)
-        queue.nack(lease, [first], reason="bad one")
-        queue.ack(lease, others)
-
-
 def hang() -> None:
     """Start a child, as spark-submit does, and ignore SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -49,13 +49,6 @@ def worked_with_a_retry(
     return work.run(context, redis_queue).get_materialize_result()
 
 
-@dg.asset(name="worked", partitions_def=dg.StaticPartitionsDefinition(["north", "south"]))
-def worked_by_partition(
-    context: dg.AssetExecutionContext, redis_queue: RedisQueueResource, work: Work
-) -> dg.MaterializeResult[Any]:
-    return work.run(context, redis_queue).get_materialize_result()
-
-
 def tries_so_far(seen: Path) -> int:
     return len(notes(seen))
 

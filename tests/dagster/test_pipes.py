@@ -30,16 +30,12 @@ def materialize(
 ) -> Materialize:
     """Run an asset whose drivers behave as configured, try by try."""
 
-    def run(
-        *behaviours: str, asset: dg.AssetsDefinition = pipeline.worked, partition: str | None = None, **work: Any
-    ) -> dg.ExecuteInProcessResult:
+    def run(*behaviours: str, asset: dg.AssetsDefinition = pipeline.worked, **work: Any) -> dg.ExecuteInProcessResult:
         resources = {
             "redis_queue": redis_queue,
             "work": Work(queue=queue.name, behaviours=list(behaviours), seen=str(seen), **work),
         }
-        return dg.materialize(
-            [asset], instance=instance, resources=resources, partition_key=partition, raise_on_error=False
-        )
+        return dg.materialize([asset], instance=instance, resources=resources, raise_on_error=False)
 
     return run
 

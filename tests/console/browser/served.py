@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 from urllib.parse import quote
 
 import uvicorn
@@ -56,8 +55,3 @@ class ConsoleScreen(Screen):
         parts = "/".join(quote(part, safe="") for part in (PLACE, *path))
         self.driver.get(f"{self.server.url}/#/{parts}")
         self.find("#bar *")
-
-    def resize(self, width: int, height: int) -> None:
-        """Give the window this size, as a telephone below 640 pixels."""
-        size: dict[str, Any] = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

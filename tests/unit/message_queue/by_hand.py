@@ -75,9 +75,5 @@ def body(
     return QueueState(QueueKeyManager("q"), gateway, (clock or Clock()).io_mode(), **chosen)
 
 
-def steps_of(events: list[QueueEvent]) -> list[str]:
-    return [f"{event.operation}/{event.outcome}" for event in events]
-
-
 def run(operation: Coroutine[Any, Any, Any]) -> Any:
     return stepped(operation)

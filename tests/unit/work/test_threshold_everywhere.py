@@ -7,16 +7,19 @@ import contextlib
 import pkgutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import fields
+from math import inf
 from typing import Any
 
 import dagster as dg
 import pytest
+from hypothesis import assume, given, reject
+from hypothesis import strategies as st
 
 from rmq_airflow import waiting
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
-from rmq_core import Backlog
+from rmq_core import Backlog, ConfigurationError
 from rmq_core.asyncio import WaitHub
 from rmq_core.reports import Backlog
 from rmq_core.work import Threshold
@@ -148,3 +151,26 @@ def test_every_mode_applies_every_option_of_the_threshold(mode: str) -> None:
     with pytest.raises(Asked) as asked:
         MODES[mode]()
     assert asked.value.args == (ENOUGH,)
+
+
+@given(
+    bounds=st.tuples(st.integers(1, 4), *(st.none() | st.integers(1, 20) for _ in NAMES[1:])),
+    ready=st.integers(1, 5),
+    age_s=st.integers(0, 20),
+)
+def test_met_in_returns_when_age_alone_will_meet_the_threshold(bounds: tuple[Any, ...], ready: int, age_s: int) -> None:
+    try:
+        threshold = Threshold(*bounds)
+    except ConfigurationError:
+        reject()  # bounds that contradict each other
+
+    def met_after(pause_s: float) -> bool:
+        return threshold.met_by(Backlog(ready, age_s + pause_s))
+
+    assume(not met_after(0))
+    pause_s = threshold.met_in(Backlog(ready, age_s), inf)
+    if pause_s == inf:
+        assert not met_after(9999)
+    else:
+        assert met_after(pause_s)
+        assert not met_after(pause_s - 0.5)
