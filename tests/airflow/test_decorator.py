@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 from airflow.sdk import DAG, task
+from airflow.sdk.bases.xcom import BaseXCom
 
 from rmq_airflow import claiming
 from rmq_airflow.decorators import redis_queue
@@ -122,6 +123,20 @@ def test_a_result_that_airflow_would_refuse_fails_the_try_before_anything_is_ack
         run(task_context, lambda messages: result, **options)
     assert queue.settled(LEASE) is None
     assert run(task_context, payloads, try_number=2) == ["a"]
+
+
+def test_a_custom_xcom_backend_is_not_called_to_check_the_result(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Backend(BaseXCom):
+        @staticmethod
+        def serialize_value(value: Any, **place: Any) -> str:
+            raise AssertionError
+
+    monkeypatch.setattr(redis_queue, "XCom", Backend)
+    queue.publish("a")
+    run(task_context, lambda messages: object())
+    assert queue.settled(LEASE).acked == 1
 
 
 def test_a_skip_releases_the_messages_without_counting_a_delivery(

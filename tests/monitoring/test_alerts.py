@@ -16,6 +16,9 @@ from tests.monitoring.scenes import ALERTS, SCENES, Scene, group
 from tests.servers.process import until
 from tests.servers.prometheus import Prometheus, program
 
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "operations" / "alerts"
+LINK = "{{ $externalLabels.rmq_docs }}/operations/alerts/"
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 DURATION = re.compile(r"(?<=[\[ ])\d+[smh](?=[\]\s)])")
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -99,6 +102,13 @@ def test_every_rule_has_a_situation() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(named(rule)))
 def test_a_rule_has_the_limits_that_the_checks_of_the_orchestrators_use(rule: dict[str, Any]) -> None:
     assert limits_of(rule) == EXPECTED[named(rule)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(named(rule)))
+def test_a_rule_has_a_summary_a_description_and_a_page(rule: dict[str, Any]) -> None:
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+    page = PAGES / f"{rule['annotations']['runbook_url'].removeprefix(LINK).strip('/')}.md"
+    assert page.is_file()
 
 
 def test_a_prometheus_evaluates_the_rules_and_fires(prometheus: Prometheus) -> None:

@@ -11,9 +11,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from rmq_core import LeasedConfig, LeaseLost
+from rmq_core import LeasedConfig, LeasedQueue, LeaseLost
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
-from tests.redis.leases import beating_often, eventually, kept, key, share_of
+from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept, key, share_of
 from tests.redis.worlds import World
 
 LEASE_S = 60
@@ -81,6 +81,29 @@ def test_a_handler_is_notified_when_its_lease_cannot_be_extended_in_time(world: 
         eventually(lambda: lease.lost)
         with pytest.raises(LeaseLost):
             lease.check()
+
+
+def test_closing_a_queue_returns_the_connection_of_a_running_heartbeat_to_its_pool(redis_client: redis.Redis) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    queue = LeasedQueue(redis_client, "q")
+    queue.publish("x")
+    lease, send = queue.claim(), queue._driver._send
+
+    def slow(*write: Any) -> Any:
+        del queue._driver._send  # `close` uses this driver too
+        begun.set()
+        go_on.wait(PATIENCE_S)
+        return send(*write)
+
+    queue._driver._send = slow  # type: ignore[method-assign]
+    beat = threading.Thread(target=queue.extend_all, args=([(lease, LEASE_S)],))
+    beat.start()
+    assert begun.wait(PATIENCE_S)
+    queue.close()
+    go_on.set()
+    beat.join()
+    assert not share_of(queue).idle
+    assert queue.ack(lease).settled == 1  # type: ignore[arg-type]
 
 
 async def test_closing_an_async_queue_returns_the_connection_of_a_running_heartbeat_to_its_pool(

@@ -122,6 +122,23 @@ def test_of_many_waiting_claims_one_gets_the_message_and_the_others_keep_sleepin
     assert rest == [*"12345"]
 
 
+def test_one_batch_wakes_as_many_waiting_claims_as_it_has_messages(world: World) -> None:
+    waiting = [world.in_background(world.queue().claim, max_messages=2, wait=LONG_S) for _ in range(4)]
+    blocked(world, 4)
+    world.queue().publish_many([*"abcdefgh"])
+    found = [payloads(waiter.result(PATIENCE_S).messages) for waiter in waiting]
+    assert sorted(found) == [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]]
+
+
+def test_many_delayed_messages_wake_many_waiters(world: World) -> None:
+    waiting = [world.in_background(world.queue().claim, wait=LONG_S) for _ in range(4)]
+    blocked(world, 4)
+    queue = world.queue()
+    for n in range(4):
+        queue.publish(str(n), delay=0.05 + n / 50)
+    assert sorted(waiter.result(PATIENCE_S).message.payload for waiter in waiting) == [*"0123"]
+
+
 def test_a_waiting_claim_on_a_paused_queue_keeps_waiting(world: World) -> None:
     queue = world.queue()
     queue.admin.pause()

@@ -82,11 +82,22 @@ async def test_an_old_message_is_enough(hub: WaitHub, queue: LeasedQueue) -> Non
     assert backlog.oldest_age >= 0.2
 
 
+async def test_a_message_that_becomes_due_ends_the_wait(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish("x", delay=0.2)
+    assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
+
+
 async def test_a_message_delayed_during_the_wait_ends_it_when_it_is_due(hub: WaitHub, queue: LeasedQueue) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
     await armed(queue.client, "q")
     await queue.publish("x", delay=0.1)
     assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 1
+
+
+async def test_an_expired_lease_ends_the_wait(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish("x")
+    await queue.claim(lease=0.2)
+    assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
 
 
 @pytest.mark.parametrize("step", ["release", "nack", "redrive", "resume"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ def test_a_token_is_printed_once_and_its_hash_is_added_to_the_file(
     known = TokenFile(file)
     assert [user and user.name for user in map(known.user, (first, second))] == ["alice", "bob"]
     assert first not in file.read_text()
+
+
+def test_a_new_file_of_tokens_is_private(tmp_path: Path) -> None:
+    run("token", "view", "alice", "--tokens", str(tmp_path / "tokens"))
+    assert stat.S_IMODE((tmp_path / "tokens").stat().st_mode) == 0o600
 
 
 def test_the_server_does_not_start_for_others_without_a_way_to_recognise_them(

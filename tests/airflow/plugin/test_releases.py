@@ -149,6 +149,17 @@ def test_messages_of_a_deleted_run_are_ready_again(watch: Any, instances: Any, q
     assert queue.stats().ready == 3
 
 
+def test_a_run_that_was_deleted_before_the_first_check_is_known_from_the_audit_log(
+    watch: Any, instances: Any, queue: Any
+) -> None:
+    hold(queue, instances.put(OWNER, "up_for_retry"))
+    instances.log(OWNER, "running")
+    instances.delete(OWNER)
+    watch.poll(0)
+    watch.poll(GRACE_S)
+    assert queue.stats().ready == 3
+
+
 def test_messages_of_a_deleted_run_are_ready_again_although_a_new_run_has_its_name(
     watch: Any, instances: Any, queue: Any
 ) -> None:
@@ -158,6 +169,13 @@ def test_messages_of_a_deleted_run_are_ready_again_although_a_new_run_has_its_na
     watch.poll(0.0)
     watch.poll(GRACE_S)
     assert (owners(queue), queue.stats().ready) == ([], 3)
+
+
+def test_leases_of_a_run_of_another_airflow_are_left_to_that_airflow(watch: Any, instances: Any, queue: Any) -> None:
+    hold(queue)
+    for now in range(0, 300, 5):
+        watch.poll(now)
+    assert owners(queue) == [OWNER]
 
 
 def test_one_map_index_that_has_ended_releases_only_its_own_messages(watch: Any, instances: Any, queue: Any) -> None:
@@ -293,6 +311,17 @@ def test_damaged_queues_and_those_of_other_disciplines_hide_no_lease(
     streams.close()
 
 
+def test_more_leases_than_fit_into_one_query_are_all_checked(watch: Any, instances: Any, queue: Any) -> None:
+    from rmq_airflow.plugin.instances import CHUNK
+
+    every = [TaskIdentity("etl", "run", "load", index, 1).owner for index in range(CHUNK + 20)]
+    for owner in every:
+        hold(queue, instances.put(owner, "failed"), count=1)
+    watch.poll(0)
+    watch.poll(GRACE_S)
+    assert queue.stats()[:5] == (CHUNK + 20, 0, 0, 0, 0)
+
+
 def test_released_messages_are_counted_in_a_metric(
     watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +358,15 @@ class TestRunning:
         hold(queue, instances.put(TASK.owner.replace("/load/", "/store/"), "failed"))
         await asyncio.sleep(FAILURES_S)
         assert len(owners(queue)) == 1
+
+    async def test_the_watcher_can_be_switched_off(
+        self, queues: str, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_ENDED", "False")
+        hold(queue, instances.put(OWNER, "failed"))
+        async with api_server():
+            await until_async(lambda: not ours())
+        assert owners(queue) == [OWNER]
 
     async def test_an_invalid_setting_is_logged_and_the_api_server_runs(
         self, queues: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

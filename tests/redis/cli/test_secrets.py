@@ -42,6 +42,11 @@ def test_credentials_may_be_given_separately_from_the_url(rmq: Rmq, user: str, m
     assert rmq("stats").code == 2
 
 
+def test_help_does_not_show_the_url_of_the_environment(rmq: Rmq, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQ_URL", f"redis://:{CANARY}@localhost")
+    assert CANARY not in rmq("stats", "--help").out
+
+
 def test_an_unreachable_server_has_an_exit_code_and_is_reported_soon(rmq: Rmq) -> None:
     ran = rmq("stats", "--url", f"redis://:{CANARY}@127.0.0.1:1/0")
     assert ran.code == 3

@@ -56,3 +56,19 @@ async def test_jobs_of_a_silent_worker_stay_where_they_are_while_the_queue_is_pa
             assert (await queue.run_exchange(operations.steal(queue.engine, "other", "0-0", 10)))[1] == []
         await queue.admin.resume()
         assert (await queue.claim()).message.payload == 1
+
+
+async def test_a_worker_that_starts_on_a_paused_queue_waits_for_its_resumption(url: str) -> None:
+    log = Log()
+
+    async def handler(job: Job) -> None:
+        log.seen.append(job.data)
+
+    async with queue_at(url) as queue:
+        await queue.add("j", 1)
+        await queue.pause()
+        async with working(queue, handler):
+            await log.until(lambda: queue.engine.paused)
+            assert log.seen == []
+            await queue.resume()
+            await log.count(1)

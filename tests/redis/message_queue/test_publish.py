@@ -90,6 +90,14 @@ def test_a_sync_queue_refuses_an_async_key_function(one_world: World) -> None:
         assert waiting(one_world) == []
 
 
+@pytest.mark.parametrize("key", [1, None, b"bytes"])
+def test_a_key_that_is_not_text_is_refused(one_world: World, key: object) -> None:
+    queue = one_world.queue(get_deduplication_key=lambda _: key)
+    with pytest.raises(TypeError, match="get_deduplication_key"):
+        queue.publish("x")
+    assert waiting(one_world) == []
+
+
 def test_without_key_function_the_message_itself_is_the_key(world: World) -> None:
     queue = world.queue(get_deduplication_key=None)
     assert [queue.publish(each) for each in ("x", "x", {"a": 1}, '{"a": 1}')] == [True, False, True, False]

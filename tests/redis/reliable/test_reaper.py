@@ -166,6 +166,17 @@ def test_a_late_ack_touches_nothing_of_the_same_workers_next_claim(world: World)
     assert queue.ack(held).settled == 1
 
 
+def test_a_batch_with_one_reaped_message_is_lost_as_a_whole(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b"])
+    lease = queue.claim(max_messages=2)
+    world.client.hdel(KEYS.claims("w"), lease.messages[0].id)
+    for settle in (queue.ack, queue.nack, queue.release, queue.extend):
+        with pytest.raises(LeaseLost):
+            settle(lease)
+    assert len(processing(world)) == 2
+
+
 def test_lists_of_unregistered_workers_are_found_without_scanning_the_keyspace(world: World) -> None:
     for name in ("gone", "gone too"):
         one = worker(world, name)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_core import Backlog, ConfigurationError
+from rmq_core.queue.keys import check_name
 from rmq_dagster import QueuePartitions, build_redis_queue_sensor
 from rmq_dagster.doorbell import Doorbell, round_robin, runs_to_request
 
@@ -84,6 +85,15 @@ def test_invalid_durations_raise_an_error_that_names_them(parameter: str, value:
 
 
 TENANTS = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants"), most=2)
+
+
+@given(st.text(min_size=1, max_size=20))
+def test_any_value_has_a_valid_partition_key_that_maps_back_to_its_queue(value: str) -> None:
+    key = TENANTS.key(value)
+    assert "..." not in key
+    check_name("queue", TENANTS.queue(value))
+    assert TENANTS.value(key) == value
+    assert TENANTS.queue_of(key) == TENANTS.queue(value)
 
 
 @pytest.mark.parametrize("value", ["", "x" * 256, "\n" * 99])

@@ -173,6 +173,17 @@ def test_a_thread_that_died_is_replaced() -> None:
     own._heartbeats.clear()
 
 
+def test_the_thread_wakes_for_a_lease_that_is_due_before_the_others() -> None:
+    own, patient, hasty = HeartbeatThread(), Extender(), Extender()
+    own.add(heartbeat(3000, patient))
+    first = own._thread
+    own.add(heartbeat(30, hasty, fresh=False))
+    assert hasty.called.wait(PATIENCE_S)
+    assert own._thread is first
+    assert patient.asked == []
+    own._heartbeats.clear()
+
+
 def test_the_thread_ends_with_the_last_lease_and_starts_anew_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "_IDLE_S", 0.001)
     own, queue = HeartbeatThread(), Extender([False])
@@ -277,6 +288,24 @@ def test_an_event_loop_is_forgotten_with_its_leases(*, ends: bool) -> None:
     loop = asyncio.run(hold())
     gc.collect()
     assert loop() is None
+
+
+async def test_the_task_wakes_for_a_lease_that_is_due_before_the_others() -> None:
+    own, patient, hasty = HeartbeatTask(), AsyncExtender(), AsyncExtender([False])
+    slow = heartbeat(3000, patient)
+    own.add(slow)
+    task = own._task
+    await asyncio.sleep(0)
+    lost = asyncio.Event()
+    async with asyncio.timeout(PATIENCE_S):
+        own.add(heartbeat(30, hasty, fresh=False, on_lost=lambda _: lost.set()))
+        await lost.wait()
+    assert own._task is task
+    assert patient.inner.asked == []
+    assert own._heartbeats == {slow}
+    own.remove(slow)
+    assert task is not None
+    await task
 
 
 async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 from pathlib import Path
@@ -82,6 +83,13 @@ def test_only_the_current_user_can_write_to_the_directory_of_the_launcher() -> N
     home = java_home()
     assert stat.S_IMODE(home.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE((home / "bin" / "java").stat().st_mode) == 0o700
+
+
+def test_a_cache_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
+    shared = tmp_path / "cache" / "rmq"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    assert java_home().parent == tmp_path / f"rmq-{os.getuid()}"
 
 
 def test_a_launcher_that_another_process_made_meanwhile_is_used(tmp_path: Path) -> None:
