@@ -10,11 +10,9 @@ import dagster as dg
 import pytest
 
 from rmq_core import ConfigurationError, LeasedQueue
-from rmq_core.messages import IsolatedGroup
 from rmq_dagster import QueuePartitions, RedisQueueResource
 from rmq_dagster.tags import CLAIMED, QUEUE, RING, SENSOR
 from tests.dagster.pipeline import ROOT
-from tests.faults.patience import eventually
 
 GUIDE = ROOT / "docs" / "how-to" / "dagster-queues.md"
 Tick = Callable[..., dg.SensorResult]
@@ -115,16 +113,6 @@ def test_runs_that_ended_or_have_claimed_do_not_count(
     assert asked(tick()) == 1
 
 
-def test_runs_that_have_yet_to_claim_never_exceed_the_cap(
-    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
-) -> None:
-    queue.publish_many([f"m{number}" for number in range(50)])
-    capped = calling(queue.name, max_in_flight_runs=4)
-    assert asked(tick(capped)) == 4
-    requested()
-    assert asked(tick(capped)) == 3
-
-
 def test_a_manual_tick_needs_no_name_and_counts_all_runs_for_the_queue(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
@@ -132,24 +120,6 @@ def test_a_manual_tick_needs_no_name_and_counts_all_runs_for_the_queue(
     assert asked(tick(sensor_name=None)) == 1
     requested()
     assert asked(tick(sensor_name=None)) == 0
-
-
-def test_each_claim_of_isolated_messages_gets_a_run(
-    tick: Tick, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.publish_many(["a", "b"])
-    apart = queue.backlog()._replace(ready=30, groups=(IsolatedGroup(size=30, most=15),))
-    monkeypatch.setattr("rmq_dagster.doorbell.backlogs", lambda *_: {queue.name: apart})
-    assert asked(tick()) == 2
-
-
-def test_runs_are_requested_for_expired_leases_and_due_messages(tick: Tick, queue: LeasedQueue) -> None:
-    queue.publish("a")
-    queue.claim(lease=0.05)
-    assert eventually(lambda: asked(tick())) == 1
-    queue.admin.purge("ready")
-    queue.publish("a", delay=0.05)
-    assert eventually(lambda: asked(tick())) == 1
 
 
 def test_queues_of_partitions_are_requested_with_their_partition_keys(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -135,35 +134,6 @@ async def test_the_audit_log_records_who_changed_what_with_which_outcome(
     owner, told = audited(f"rmq_{path.rpartition('/')[2]}")
     assert owner == "OP"
     assert told.items() >= {**wish, "connection_id": CONNECTION, "outcome": f"done: {outcome}"}.items()
-
-
-@pytest.mark.parametrize(
-    ("change", "wrong", "outcome"),
-    [
-        (CHANGES[0], {"queue": "nowhere"}, "failed: there is no queue 'nowhere' on this server"),
-        (CHANGES[1], {"owner": "retry"}, "failed: nothing was released: it is owned by 'worker'"),
-        (CHANGES[1], {"lease_id": "gone"}, "failed: nothing was released: this lease has ended in the meantime"),
-        (CHANGES[2], {"confirm": "Work"}, "failed: type the name of the queue"),
-    ],
-)
-async def test_the_audit_log_records_why_nothing_was_changed(
-    op: httpx.AsyncClient, change: tuple[str, dict[str, Any]], wrong: dict[str, str], outcome: str
-) -> None:
-    path, wish = change
-    assert (await op.post(path, json={**wish, **wrong})).status_code in {400, 404, 409}
-    _, told = audited(f"rmq_{path.rpartition('/')[2]}")
-    assert told["outcome"].startswith(outcome)
-
-
-async def test_a_change_without_an_answer_of_redis_is_logged_as_failed_in_the_audit_log(
-    op: httpx.AsyncClient, stored: Callable[..., str]
-) -> None:
-    stored("gone", conn_type="redis_queue", host="127.0.0.1", port=1)
-    wish = {"queue": QUEUE, "target": "ready", "confirm": QUEUE}
-    assert (await op.post("/api/connections/gone/purge", json=wish)).status_code == 503
-    _, told = audited("rmq_purge")
-    assert told["connection_id"] == "gone"
-    assert told["outcome"].startswith("failed: Redis did not answer")
 
 
 async def test_a_change_whose_outcome_cannot_be_audited_is_made_and_reported_in_the_servers_log(

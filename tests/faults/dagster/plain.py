@@ -1,5 +1,5 @@
 # No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
-"""What is deployed for sensors under load: one of five lines, one of ten thousand partitions, and another asset."""
+"""What is deployed for sensors under load: one of five lines, and another asset."""
 
 import time
 from typing import Any
@@ -7,15 +7,13 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import LeasedConfig
-from rmq_dagster import QueuePartitions, RedisQueueResource, build_redis_queue_sensor
+from rmq_dagster import RedisQueueResource
 from tests.faults.dagster.board import Board
 from tests.faults.dagster.ways import URL
 
 BATCH = 100
 SLOW_START_S = 10
-PARTITIONS = 10_000
 CONFIG = LeasedConfig(lease=60)
-TENANTS = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants"), most=PARTITIONS)
 RUNNING = dg.DefaultSensorStatus.RUNNING
 
 
@@ -42,20 +40,9 @@ def reports() -> dg.RunRequest | dg.SkipReason:
     return dg.RunRequest() if Board.here().is_on("report") else dg.SkipReason("not now")
 
 
-@dg.asset(partitions_def=TENANTS.definition)
-def orders(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """Process the messages of one tenant."""
-    with redis_queue.claimed(context, TENANTS.queue_of(context.partition_key), max_messages=BATCH) as batch:
-        return dg.MaterializeResult(metadata=batch.metadata)
-
-
-tenants_doorbell = build_redis_queue_sensor(
-    TENANTS, target=orders, name="tenants_doorbell", batch=BATCH, minimum_interval_seconds=1, default_status=RUNNING
-)
-
 defs = dg.Definitions(
-    assets=[loaded, report, orders],
-    sensors=[work_is_there, reports, tenants_doorbell],
+    assets=[loaded, report],
+    sensors=[work_is_there, reports],
     resources={"redis_queue": RedisQueueResource(url=dg.EnvVar(URL), lease_seconds=60)},
     executor=dg.in_process_executor,
 )
