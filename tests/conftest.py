@@ -17,7 +17,6 @@ SPARKS_DEADLINE = "Python worker failed to connect back"
 """Spark gives a Python process of a data source ten seconds to start, and no setting changes that."""
 pytest_plugins = [
     "tests.covering",
-    "tests.faults.airflow.report",
     "tests.faults.report",
     "tests.faults.tally",
     "tests.lanes",

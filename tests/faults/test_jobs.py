@@ -9,28 +9,27 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from rmq_core import JobQueue, Lease, QueueFull, RedisMessageQueueError
-from rmq_core.asyncio import JobQueue as AsyncJobQueue
-from rmq_core.asyncio import Worker
+from rmq_core import JobQueue, Lease, QueueFull
+from rmq_core.asyncio import AsyncJobQueue, Worker
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.envelope import codec
 from rmq_core.jobs import JobsConfig, NewJob
 from tests.faults import tally
 from tests.faults.crew import Member
+from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World
 from tests.servers import Server
 
 CONFIG = JobsConfig(max_attempts=2, lease=30)
-Act = Callable[[Any, Any], Any]
-_names = itertools.count()
 
 
 def held(count: int) -> Callable[[Any], Lease]:
@@ -57,7 +56,7 @@ def nothing(queue: Any) -> None:
     del queue
 
 
-OPERATIONS: dict[str, tuple[Callable[[Any], Any], Act]] = {
+OPERATIONS: dict[str, Call] = {
     "add": (nothing, lambda queue, _: queue.add("j", 1)[1:]),
     "add with an id": (nothing, lambda queue, _: queue.add("j", 1, job_id="a")),
     "add delayed": (nothing, lambda queue, _: queue.add("j", 1, delay=60, job_id="a")),
@@ -122,35 +121,15 @@ def _shape(envelope: bytes) -> tuple[int, bytes, int]:
     return parts.deliveries, parts.payload, parts.history.count(b"\n")
 
 
-def run(world: World, wire: Proxy, name: str, fault: Fault | None = None, at: int = 0) -> tuple[Any, Any, Any]:
-    """Run once on a new queue; return the result of the call, the queue after it, and the queue object."""
-    prepare, act = OPERATIONS[name]
-    queue_name = f"j{next(_names)}"
-    given = prepare(world.open("jobs", queue_name, CONFIG))
-    queue = world.open("jobs", queue_name, CONFIG, settings=wire.url)
-    queue.stats()
-    wire.cut(fault, at)
-    try:
-        result = act(queue, given)
-    except RedisMessageQueueError as error:
-        result = error
-    assert wire.hit == (fault is not None)
-    return told(result), picture(world.client, queue_name), queue_name
+KIND = Kind("jobs", lambda _: CONFIG, told, picture, first=methodcaller("stats"))
 
 
-@pytest.mark.parametrize("name", list(OPERATIONS))
-@pytest.mark.parametrize("fault", list(Fault), ids=["reply", "request", "late"])
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("fault", Fault, ids=["reply", "request", "late"])
 def test_a_call_has_its_effect_once_whatever_message_is_lost(
     world: World, wire: Proxy, name: str, fault: Fault
 ) -> None:
-    run(world, wire, name)  # the server has the scripts now
-    calm = run(world, wire, name)
-    for at in range(len(wire.commands)):
-        result, found, queue_name = run(world, wire, name, fault, at)
-        assert (result, found) == calm[:2], f"at command {at}"
-        if fault == Fault.REQUEST_LATE:
-            assert wire.deliver_late()
-            assert picture(world.client, queue_name) == calm[1], f"at command {at}"
+    check_each_loss(world, wire, KIND, OPERATIONS[name], fault)
 
 
 async def test_a_worker_whose_replies_are_lost_loses_no_job(client: redis.Redis, wire: Proxy) -> None:

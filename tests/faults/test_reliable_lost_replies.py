@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
-from rmq_core import Lease, RedisMessageQueueError
+from rmq_core import Lease
 from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.envelope import codec
 from rmq_core.reliable import ReliableConfig
+from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World
 
 CONFIG = ReliableConfig(worker="w", max_deliveries=2)
-Act = Callable[[Any, Any], Any]
-_names = itertools.count()
 
 
 def claimed(queue: Any) -> Any:
     queue.publish_many(["a", "b", "c", "d"])
     queue.nack(queue.claim())
-    return queue.claim(max_messages=1), queue.claim(max_messages=2)
+    held = queue.claim(max_messages=1), queue.claim(max_messages=2)
+    time.sleep(0.003)  # for longer than a reaper's timeout of 1 ms
+    return held
 
 
 def dead(queue: Any) -> Any:
@@ -36,7 +35,7 @@ def dead(queue: Any) -> Any:
         queue.nack(lease)
 
 
-OPERATIONS: dict[str, tuple[Callable[[Any], Any], Act]] = {
+OPERATIONS: dict[str, Call] = {
     "publish": (lambda queue: None, lambda queue, _: queue.publish("x").accepted),
     "publish_many": (
         lambda queue: None,
@@ -77,56 +76,15 @@ def _shape(envelope: bytes) -> tuple[bytes, int, int]:
     return parts.payload, parts.deliveries, parts.history.count(b"\n")
 
 
-class Stage:
-    """One run of an operation on a new queue."""
-
-    def __init__(self, world: World, wire: Proxy, name: str) -> None:
-        self.world, self.wire, self.queue_name = world, wire, f"q{next(_names)}"
-        self.prepare, self.act = OPERATIONS[name]
-        self.calm = world.open("reliable", self.queue_name, CONFIG)
-        self.queue = world.open("reliable", self.queue_name, CONFIG, settings=wire.url)
-
-    def run(self, fault: Fault | None = None, at: int = 0) -> tuple[Any, dict[str, Any]]:
-        given = self.prepare(self.calm)
-        time.sleep(0.003)  # what was claimed is past a timeout of 1 ms
-        self.wire.cut(fault, at)
-        try:
-            result = self.act(self.queue, given)
-        except RedisMessageQueueError as error:
-            result = error
-        assert bool(self.wire.hit) == (fault is not None)
-        return told(result), self.state()
-
-    def state(self) -> dict[str, Any]:
-        return picture(self.world.client, self.queue_name)
-
-    def close(self) -> None:
-        self.queue.close()
-        self.calm.close()
+KIND = Kind("reliable", lambda _: CONFIG, told, picture)
 
 
-def undisturbed(world: World, wire: Proxy, name: str) -> tuple[Any, dict[str, Any], int]:
-    for _ in range(2):  # the first time, the server does not have the scripts yet
-        stage = Stage(world, wire, name)
-        said, found = stage.run()
-        stage.close()
-    assert wire.commands
-    return said, found, len(wire.commands)
-
-
-@pytest.mark.parametrize("name", list(OPERATIONS))
-@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 def test_a_call_survives_the_loss_of_each_message_on_the_wire(
     world: World, wire: Proxy, name: str, fault: Fault
 ) -> None:
-    said, found, commands = undisturbed(world, wire, name)
-    for at in range(commands):
-        stage = Stage(world, wire, name)
-        assert stage.run(fault, at) == (said, found), f"at command {at} of {commands}"
-        if fault == Fault.REQUEST_LATE:
-            assert wire.deliver_late()
-            assert stage.state() == found, f"a late command {at} of {commands} changed something"
-        stage.close()
+    check_each_loss(world, wire, KIND, OPERATIONS[name], fault)
 
 
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])

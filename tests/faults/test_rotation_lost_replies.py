@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
-from rmq_core import Lease, RedisMessageQueueError
+from rmq_core import Lease
 from rmq_core.discipline.rotation.keys import RotationKeys
+from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World
-
-_names = itertools.count()
 
 
 def popped(queue: Any) -> Any:
@@ -24,7 +21,7 @@ def popped(queue: Any) -> Any:
     return queue.claim(max_messages=3)
 
 
-OPERATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+OPERATIONS: dict[str, Call] = {
     "push": (popped, lambda queue, _: queue.push("x|5")),
     "publish_many": (popped, lambda queue, _: queue.publish_many([str(n) for n in range(2500)])[:3]),
     "safe_pop": (popped, lambda queue, _: queue.safe_pop()),
@@ -56,51 +53,15 @@ def picture(client: redis.Redis, name: str) -> dict[str, Any]:
     }
 
 
-class Stage:
-    """One run of an operation on a new queue."""
-
-    def __init__(self, world: World, wire: Proxy, name: str) -> None:
-        self.world, self.wire, self.queue_name = world, wire, f"q{next(_names)}"
-        self.prepare, self.act = OPERATIONS[name]
-        self.calm = world.open("rotation", self.queue_name)
-        self.queue = world.open("rotation", self.queue_name, settings=wire.url)
-
-    def run(self, fault: Fault | None = None, at: int = 0) -> tuple[Any, dict[str, Any]]:
-        given = self.prepare(self.calm)
-        self.wire.cut(fault, at)
-        try:
-            result = self.act(self.queue, given)
-        except RedisMessageQueueError as error:
-            result = error
-        assert bool(self.wire.hit) == (fault is not None)
-        return told(result), self.state()
-
-    def state(self) -> dict[str, Any]:
-        return picture(self.world.client, self.queue_name)
-
-    def close(self) -> None:
-        self.queue.close()
-        self.calm.close()
+KIND = Kind("rotation", lambda _: None, told, picture)
 
 
-@pytest.mark.parametrize("name", list(OPERATIONS))
-@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 def test_a_call_survives_the_loss_of_each_message_on_the_wire(
     world: World, wire: Proxy, name: str, fault: Fault
 ) -> None:
-    for _ in range(2):  # the first time, the server does not have the scripts yet
-        stage = Stage(world, wire, name)
-        calm = stage.run()
-        stage.close()
-    commands = len(wire.commands)
-    assert commands
-    for at in range(commands):
-        stage = Stage(world, wire, name)
-        assert stage.run(fault, at) == calm, f"at command {at} of {commands}"
-        if fault == Fault.REQUEST_LATE:
-            assert wire.deliver_late()
-            assert stage.state() == calm[1], f"a late command {at} of {commands} changed something"
-        stage.close()
+    check_each_loss(world, wire, KIND, OPERATIONS[name], fault)
 
 
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])

@@ -33,6 +33,18 @@ VICTIMS = {"deferred": "wait", "consume": "take", "spark": "submit", "handover":
 """The task of each DAG that is in that state."""
 
 
+ZEROS = ("lost", "doubled", "stale", "stuck", "survivors")
+"""The counts that must be 0."""
+KEY = """- **lost**: messages that had no effect and are not in the queue either.
+- **processed twice**: second deliveries of a message; delivery is at least once, so a holder that dies costs some.
+- **doubled**: rows too many in a sink that is keyed by the message's id.
+- **stale**: acks that were accepted from somebody who no longer held the message.
+- **stuck**: messages or tasks without a worker that no retry, timeout or expiry brings back.
+- **survivors**: drivers that outlived their task.
+- **tries**: in which try the task succeeded.
+"""
+
+
 class World(NamedTuple):
     """The parts that faults hit. Tasks reach Redis through the relay, the tests directly."""
 
@@ -52,6 +64,10 @@ class Count(NamedTuple):
     survivors: int
     ended: str
     tries: int
+
+    def shown(self) -> dict[str, int]:
+        """Return the counts as they are reported."""
+        return {**{name: getattr(self, name) for name in (*ZEROS, "tries")}, "processed twice": self.twice}
 
 
 class Scene:

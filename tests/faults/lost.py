@@ -1,0 +1,60 @@
+"""A call of a queue with a fault at each command that it sends: it tells the same, and leaves the queue the same."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from rmq_core import RedisMessageQueueError
+from tests.faults.proxy import Fault, Proxy
+from tests.redis.worlds import World
+
+Call = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
+"""How a queue is prepared, and the call itself, which gets the queue and what the preparation returned."""
+_names = itertools.count()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Queues of a discipline; `told` and `picture` leave out what differs between runs. `first` precedes each call."""
+
+    discipline: str
+    config: Callable[[str], Any]
+    told: Callable[[Any], Any]
+    picture: Callable[[redis.Redis, str], Any]
+    first: Callable[[Any], object] = lambda queue: queue
+
+
+def play(world: World, wire: Proxy, kind: Kind, call: Call, fault: Fault | None = None, at: int = 0) -> tuple[str, Any]:
+    """Call once on a new queue; return its name, and what the call told together with the queue after it."""
+    prepare, act = call
+    name = f"q{next(_names)}"
+    config = kind.config(name)
+    given = prepare(world.open(kind.discipline, name, config))
+    queue = world.open(kind.discipline, name, config, settings=wire.url)
+    kind.first(queue)
+    wire.cut(fault, at)
+    try:
+        result = act(queue, given)
+    except RedisMessageQueueError as error:
+        result = error
+    assert bool(wire.hit) == (fault is not None)
+    return name, (kind.told(result), kind.picture(world.client, name))
+
+
+def check_each_loss(world: World, wire: Proxy, kind: Kind, call: Call, fault: Fault) -> None:
+    """Compare the call with a fault at each of its commands with the call undisturbed."""
+    play(world, wire, kind, call)  # the server has the scripts now
+    _, calm = play(world, wire, kind, call)
+    commands = len(wire.commands)
+    assert commands
+    for at in range(commands):
+        name, found = play(world, wire, kind, call, fault, at)
+        assert found == calm, f"at command {at} of {commands}"
+        if fault == Fault.REQUEST_LATE:
+            assert wire.deliver_late()
+            assert kind.picture(world.client, name) == calm[1], f"a late command {at} of {commands} changed something"
