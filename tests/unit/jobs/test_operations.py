@@ -12,7 +12,7 @@ from rmq_core.discipline.jobs.operations import (
     working,
 )
 from rmq_core.discipline.jobs.operations.working import Delivery
-from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange import Exchange
 from rmq_core.jobs import JobsConfig
 
 R = TypeVar("R")
@@ -34,10 +34,6 @@ def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
     except StopIteration as stop:
         assert not left
         return stop.value, wants
-
-
-def names(wants: list[Any]) -> list[str]:
-    return [want.script.name if isinstance(want, Call) else type(want).__name__ for want in wants]
 
 
 def test_a_job_is_sent_with_producer_and_id_where_the_server_deduplicates_resends() -> None:

@@ -10,7 +10,7 @@ from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, MessageRef, Payload
 from rmq_core.envelope.payloads import encode_payload
-from rmq_core.events import OnEvent, Operation, QueueEvent
+from rmq_core.events import OnEvent
 from rmq_core.exchange import Call, Exchange, Want
 from rmq_core.messages import Lease
 from rmq_core.queue.keys import LeasedKeys
@@ -88,11 +88,6 @@ def held(count: int = 1, *, lease_id: str = "job", in_memory: bool = True, **fie
 
 def ref(index: int, lease_id: str = "job") -> MessageRef:
     return MessageRef(lease_id, index, f"m{index}")
-
-
-def counted(events: Sequence[QueueEvent]) -> list[tuple[Operation, int]]:
-    """Return which steps emitted an event, and the number of messages of each."""
-    return [(event.operation, event.count) for event in events]
 
 
 def payloads(messages: Iterable[Message]) -> list[Payload]:
