@@ -65,17 +65,6 @@ def test_a_result_that_cannot_be_built_acks_nothing_and_the_retry_gets_the_same_
     assert [message.payload for message in queue.admin.peek(9)] == ["a later one"] * 2
 
 
-def test_messages_whose_result_no_try_can_build_are_nacked_with_the_reason(run: Run, queue: LeasedQueue) -> None:
-    queue.publish("a")
-
-    def fails(driver: LeasedInvocation) -> None:
-        raise ValueError("no plot")
-
-    assert not run("succeed", fails).success
-    (message,) = queue.admin.peek()
-    assert message.history[-1].reason == "ValueError: no plot"
-
-
 def test_messages_that_the_driver_acked_stay_acked_and_the_retry_has_nothing_to_do(
     run: Run, queue: LeasedQueue, seen: Path
 ) -> None:
@@ -93,16 +82,3 @@ def test_messages_that_the_driver_acked_stay_acked_and_the_retry_has_nothing_to_
     assert len(notes(seen)) == 1
     (event,) = result.get_asset_materialization_events()
     assert event.materialization.metadata["rmq/acked_before"].value == 1
-
-
-def test_a_lease_that_is_taken_over_in_the_block_fails_the_step_and_leaves_the_new_owner_alone(
-    run: Run, queue: LeasedQueue
-) -> None:
-    queue.publish("a")
-
-    def robbed(driver: LeasedInvocation) -> None:
-        (lease,) = queue.admin.leases()
-        queue.adopt(lease.id, owner="somebody else")
-
-    assert not run("succeed", robbed).success
-    assert [lease.owner for lease in queue.admin.leases()] == ["somebody else"]

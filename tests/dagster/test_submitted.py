@@ -83,24 +83,6 @@ def test_the_step_acks_for_a_driver_that_cannot_adopt(materialize: Materialize, 
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_the_driver_of_a_retry_gets_the_same_messages(materialize: Materialize, queue: LeasedQueue) -> None:
-    queue.publish_many("ab")
-    result = materialize("fail", "ack")
-    assert result.success
-    assert queue.settled(f"{result.run_id}/worked") is not None
-    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
-
-
-def test_a_driver_that_leaves_its_messages_unsettled_is_no_success(
-    materialize: Materialize, queue: LeasedQueue
-) -> None:
-    queue.publish("a")
-    result = materialize("forget")
-    assert not result.success
-    assert "left messages unsettled" in failure(result)
-    assert [message.deliveries for message in queue.admin.peek(5)] == [1]
-
-
 def test_the_extras_refer_to_the_secret_and_a_missing_reference_is_refused_before_the_claim(
     queue: LeasedQueue, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

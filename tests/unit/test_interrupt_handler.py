@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -19,37 +18,6 @@ def handler() -> Iterator[GracefulInterruptHandler]:
     made = GracefulInterruptHandler(verbose=False, signals=[USR1])
     yield made
     made.reset()
-
-
-@pytest.mark.usefixtures("usual_signals")
-def test_a_second_signal_has_its_original_effect() -> None:
-    made = GracefulInterruptHandler(verbose=False, signals=[signal.SIGINT])
-    try:
-        os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        made.reset()
-
-
-def test_a_signal_has_one_owner(handler: GracefulInterruptHandler) -> None:
-    with pytest.raises(ConfigurationError, match="SIGUSR1 is owned"):
-        GracefulInterruptHandler(signals=[USR1])
-    assert not handler.is_interrupted()
-
-
-def test_a_signal_handler_that_the_application_set_stays() -> None:
-    def mine(*_: Any) -> None:
-        pass
-
-    before = signal.signal(USR2, mine)
-    try:
-        with pytest.raises(ConfigurationError, match="SIGUSR2 has a handler"):
-            GracefulInterruptHandler(signals=[USR1, USR2])
-        assert (signal.getsignal(USR1), signal.getsignal(USR2)) == (signal.SIG_DFL, mine)
-    finally:
-        signal.signal(USR2, before)
 
 
 def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
