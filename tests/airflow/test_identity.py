@@ -86,6 +86,10 @@ def test_the_loop_is_read_from_the_context_of_the_task() -> None:
     assert (made.lease_id, made.loop_index) == ("dag/run/work/2~4", 4)
 
 
+def test_owners_of_earlier_versions_without_a_run_mark_are_parsed() -> None:
+    assert TaskIdentity.read("airflow:dag/run/work/3/2") == UNMARKED
+
+
 @pytest.mark.parametrize("owner", ["", "host.1", "airflow:dag/run/work/3", "airflow:a/b/c/d/1", "rmq:dag/run/work/3/2"])
 def test_a_foreign_owner_string_is_no_task(owner: str) -> None:
     assert TaskIdentity.read(owner) is None
