@@ -8,7 +8,8 @@ import pytest
 from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
 from dagster._core.execution.api import execute_run
 
-from rmq_core import LeasedQueue, LeaseInfo
+from rmq_core import LeasedQueue
+from rmq_core.reports import LeaseInfo
 from rmq_dagster import QueuePartitions, RedisQueueResource, redis_queue_status_sensors
 from rmq_dagster.tags import PARTITION, WILL_RETRY
 from tests.dagster.pipeline import CONFIG

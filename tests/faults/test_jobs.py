@@ -17,7 +17,8 @@ import pytest
 import redis
 
 from rmq_core import JobQueue, Lease, QueueFull
-from rmq_core.asyncio import AsyncJobQueue, Worker
+from rmq_core.asyncio import JobQueue as AsyncJobQueue
+from rmq_core.asyncio import Worker
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.envelope import codec
 from rmq_core.jobs import JobsConfig, NewJob

@@ -42,7 +42,7 @@ ACTS: dict[str, Call] = {
     "nack some": (held, lambda queue, lease: queue.nack(lease, [lease.messages[0]])),
     "release": (held, lambda queue, lease: queue.release(lease)),
     "extend": (held, lambda queue, lease: queue.extend(lease) is not None),
-    "purge": (held, lambda queue, _: queue.purge("ready")),
+    "purge": (held, lambda queue, _: queue.admin.purge("ready")),
     "trim": (held, lambda queue, _: queue.trim()),
     "backlog": (ready, lambda queue, _: queue.backlog().ready),
 }

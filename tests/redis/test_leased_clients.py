@@ -12,15 +12,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from rmq_core import (
-    ConfigurationError,
-    Durability,
-    LeasedConfig,
-    LeasedQueue,
-    NotDurable,
-    QueueUnavailable,
-)
+from rmq_core import ConfigurationError, Durability, LeasedConfig, LeasedQueue, QueueUnavailable
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
+from rmq_core.errors import NotDurable
 from tests.redis.leases import drain, payloads
 from tests.redis.worlds import World
 

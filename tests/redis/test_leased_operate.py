@@ -10,7 +10,8 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core import ConfigurationError, LeasedConfig, NewMessage, PayloadError, QueueStats, QueueUnavailable
+from rmq_core import ConfigurationError, LeasedConfig, NewMessage, PayloadError, QueueUnavailable
+from rmq_core.reports import QueueStats
 from tests.redis.leases import drain, eventually, expire, fall_due, key, payloads, snapshot
 from tests.redis.worlds import World
 

@@ -4,7 +4,8 @@ from concurrent.futures import wait
 
 import pytest
 
-from rmq_core import LeasedConfig, Overflow, QueueEvent, QueueFull
+from rmq_core import LeasedConfig, Overflow, QueueFull
+from rmq_core.events import QueueEvent
 from tests.redis.leases import PATIENCE_S, drain, fall_due, payloads, snapshot
 from tests.redis.worlds import World
 

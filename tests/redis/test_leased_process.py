@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from rmq_core import Batch, ConfigurationError, Lease, LeaseLost
-from rmq_core.asyncio import AsyncBatch
+from rmq_core.asyncio import Batch as AsyncBatch
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
 from tests.redis.leases import drain, expire, payloads
 from tests.redis.worlds import World

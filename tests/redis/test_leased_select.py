@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, Match, NewMessage, Progress
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, Match, NewMessage
+from rmq_core.reports import Progress
 from tests.redis.leases import key, payloads
 from tests.redis.worlds import World
 

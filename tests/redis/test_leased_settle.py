@@ -2,13 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import (
-    LeasedConfig,
-    LeaseLost,
-    Outcome,
-    SettleReport,
-    exponential,
-)
+from rmq_core import LeasedConfig, LeaseLost, exponential
 from rmq_core.envelope.codec import message_of
 from rmq_core.reports import Outcome, SettleReport
 from tests.redis.leases import drain, expire, fall_due, key, payloads, snapshot

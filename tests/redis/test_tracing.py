@@ -9,7 +9,6 @@ import pytest
 
 from rmq_core import NewMessage
 from rmq_core.tracing import traced
-from rmq_core.work import publishing_as
 from tests.redis.worlds import World
 from tests.tracing import Spans
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, ConsumerTaken, LeasedQueue, LeaseLost, Unsupported
+from rmq_core import ConfigurationError, LeasedQueue, LeaseLost, Unsupported
+from rmq_core.errors import ConsumerTaken
+from rmq_core.queue.base import tools_of
 from rmq_spark.stream.ledger import ReplayedBatch
 from rmq_spark.stream.offsets import Offset
 from tests.redis.leases import beating_often

@@ -4,8 +4,9 @@ import pickle
 
 import pytest
 
-from rmq_core import ConfigurationError, Lease, MessageRef, Outcome
+from rmq_core import ConfigurationError, Lease, MessageRef
 from rmq_core.queue.settle import open_places, places_of, settled_some, settled_whole
+from rmq_core.reports import Outcome
 
 
 def held(count: int = 3) -> Lease:

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from rmq_core import Capabilities, LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
+from rmq_core import LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
 from rmq_core import asyncio as rmq_asyncio
 from rmq_core.protocol import DISCIPLINES, AsyncWorkQueue, Capabilities, require
 

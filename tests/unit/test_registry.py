@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import ScriptFailed
+from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Command
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import queues_of

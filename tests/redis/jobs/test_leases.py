@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import (
-    LeaseAlreadySettled,
-    LeaseLost,
-    LeaseOwnedByOther,
-    Outcome,
-    SettleReport,
-)
+from rmq_core import LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
+from rmq_core.reports import Outcome, SettleReport
 from tests.redis.jobs.bench import KEYS, jobs, payloads
 from tests.redis.worlds import World
 

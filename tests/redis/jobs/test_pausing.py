@@ -66,9 +66,9 @@ async def test_a_worker_that_starts_on_a_paused_queue_waits_for_its_resumption(u
 
     async with queue_at(url) as queue:
         await queue.add("j", 1)
-        await queue.pause()
+        await queue.admin.pause()
         async with working(queue, handler):
             await log.until(lambda: queue.engine.paused)
             assert log.seen == []
-            await queue.resume()
+            await queue.admin.resume()
             await log.count(1)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import JobFailed, UnrecoverableError
+from rmq_core import UnrecoverableError
+from rmq_core.errors import JobFailed
 from rmq_core.jobs import Job, JobResult
 from tests.redis.jobs.bench import KEYS, queue_at, working
 from tests.redis.leases import PATIENCE_S

@@ -40,16 +40,12 @@ def test_the_sync_and_the_async_module_each_export_their_own_class_of_this_name(
     assert getattr(ours, name).__name__.endswith(name)
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("redis_message_queue", "RedisMessageQueue"),
-        ("interrupt_handler", "GracefulInterruptHandler"),
-        ("interrupt_handler", "BaseGracefulInterruptHandler"),
-    ],
-)
-def test_a_public_submodule_holds_the_same_class(path: str, name: str) -> None:
-    assert getattr(importlib.import_module(f"rmq_core.{path}"), name) is getattr(rmq_core, name)
+def test_the_package_and_the_submodule_of_handlers_hold_the_same_classes() -> None:
+    assert rmq_core.RedisMessageQueue is ours.RedisMessageQueue
+    assert rmq_core.asyncio.RedisMessageQueue is theirs.RedisMessageQueue
+    handlers = importlib.import_module("rmq_core.interrupt_handler")
+    assert handlers.GracefulInterruptHandler is ours.GracefulInterruptHandler
+    assert handlers.BaseGracefulInterruptHandler is ours.BaseGracefulInterruptHandler
 
 
 @pytest.mark.parametrize(
@@ -99,7 +95,7 @@ def test_a_claimed_message_refuses_values_that_could_not_be_settled(
         ours.ClaimedMessage(stored, token)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio], ids=["sync", "async"])
+@pytest.mark.parametrize("module", [ours, theirs], ids=["sync", "async"])
 def test_a_gateway_without_its_abstract_methods_cannot_be_created(module: ModuleType) -> None:
     with pytest.raises(TypeError, match="abstract"):
         module.AbstractRedisGateway()

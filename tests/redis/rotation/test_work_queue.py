@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, Lease, LeaseLost, Outcome, PayloadError, Unsupported
+from rmq_core import ConfigurationError, Lease, LeaseLost, PayloadError, Unsupported
+from rmq_core.reports import Outcome
 from tests.redis.leases import snapshot
 from tests.redis.rotation.bench import KEYS, age, entries, ids, now_s, put, rotation
 from tests.redis.worlds import World

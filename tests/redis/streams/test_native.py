@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import PayloadError, QueueError
+from rmq_core import PayloadError
+from rmq_core.errors import QueueError
 from tests.redis.streams.stage import GROUP, HOUR_MS, STREAM, Stage
 from tests.redis.worlds import AsyncWorld
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_core import Backlog, ConfigurationError
+from rmq_core import ConfigurationError
 from rmq_core.queue.keys import check_name
+from rmq_core.reports import Backlog
 from rmq_dagster import QueuePartitions, build_redis_queue_sensor
 from rmq_dagster.doorbell import Doorbell, round_robin, runs_to_request
 

@@ -12,7 +12,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rmq_core.errors import ConfigurationError, FormatMismatch, QueueUnavailable, WrongKeyType
-from rmq_core.exchange import Batch, Call, Chain, Command, Exchange, Wait
+from rmq_core.exchange import Call, Chain, Command, Exchange, Pipeline, Wait
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.public import AsyncPublicDriver
 from rmq_core.exchange.sync import SyncDriver

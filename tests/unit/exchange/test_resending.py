@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rmq_core.errors import QueueUnavailable
-from rmq_core.exchange import Batch, Call, Command, Exchange, Interrupted, Patience, Sleep, Wait, together
+from rmq_core.exchange import Call, Command, Exchange, Interrupted, Patience, Pipeline, Sleep, Wait, together
 from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, Connection, Rig
 

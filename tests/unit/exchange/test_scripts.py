@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from rmq_core import LeasedConfig
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.keys import LeasedKeys
 

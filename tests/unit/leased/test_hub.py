@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import QueueUnavailable, ScriptFailed
-from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange import Call, Exchange, Pipeline
 from rmq_core.reports import Backlog
 from rmq_core.work import hub as hubs
 from rmq_core.work.hub import WaitHub

@@ -6,7 +6,7 @@ import pytest
 
 from rmq_core.discipline.leased.operations.settling import ack, extend_all, nack
 from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable
-from rmq_core.exchange import Batch
+from rmq_core.exchange import Pipeline
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability, exponential
 from tests.unit.leased.by_hand import asked, drive, engine, envelope, given, held, ref

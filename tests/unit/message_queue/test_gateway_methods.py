@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_core.compat import operations
-from rmq_core.exchange import Batch
+from rmq_core.exchange import Pipeline
 from tests.unit.leased.by_hand import claimed, drive, engine, envelope
 
 EMPTY = [b"empty 0 9", [], []]

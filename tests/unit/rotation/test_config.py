@@ -11,7 +11,6 @@ from redis.crc import key_slot
 from rmq_core import ConfigurationError
 from rmq_core.discipline.rotation import keys as schema
 from rmq_core.discipline.rotation.keys import RotationKeys
-from rmq_core.protocol import Capabilities
 from rmq_core.rotation import RotationConfig
 
 

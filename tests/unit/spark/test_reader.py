@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import Columns, Lease, RedisSettings
+from rmq_core import Lease, RedisSettings
 from rmq_core.envelope.codec import body, message_of, stamp
 from rmq_core.messages import Columns
 from rmq_spark.read.lease import (

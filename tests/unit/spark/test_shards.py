@@ -11,13 +11,8 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from redis.crc import key_slot
 
-from rmq_core import (
-    ConfigurationError,
-    Lease,
-    NewMessage,
-    QueueUnavailable,
-    SettleReport,
-)
+from rmq_core import ConfigurationError, Lease, NewMessage, QueueUnavailable
+from rmq_core.reports import SettleReport
 from rmq_spark.batch.held import claim_shards
 from rmq_spark.data_source import CLAIM
 from rmq_spark.place.options import OptionValues

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, QueueError, QueueUnavailable
+from rmq_core import ConfigurationError, QueueUnavailable
 from rmq_core.discipline.streams.engine import engine_of
 from rmq_core.discipline.streams.operations import native
+from rmq_core.errors import QueueError
 from rmq_core.streams import QueueConfig, QueueMessage
 from tests.unit.streams.by_hand import drive, engine
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, QueueError
+from rmq_core import ConfigurationError
 from rmq_core.discipline.streams.keys import StreamKeys
 from rmq_core.discipline.streams.messages import StreamEntry, decode, entries_of, read_entries
+from rmq_core.errors import QueueError
 from rmq_core.streams import QueueConfig, stop_on_signals
 
 GIVEN = {"stream_key": "s", "consumer_group": "g", "consumer_name": "c"}

@@ -12,6 +12,7 @@ from rmq_core.discipline.leased.operations import moving
 from rmq_core.envelope import codec
 from rmq_core.envelope.stored import StoredMessage
 from rmq_core.errors import ExportDamaged, ImportConflict, PayloadError, QueueFull
+from rmq_core.queue.base import tools_of
 from rmq_core.queue.moving import Importable, ImportEntry
 from rmq_core.transfer.importing import Import, ImportOptions, ImportProgress
 from rmq_core.transfer.lines import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from rmq_core import ConfigurationError, QueueStats
+from rmq_core import ConfigurationError
+from rmq_core.reports import QueueStats
 from rmq_core.work import Exceeded, LimitBounds, StatsLimits
 from rmq_dagster import Limit
 

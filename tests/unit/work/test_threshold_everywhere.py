@@ -19,7 +19,7 @@ from rmq_airflow import waiting
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
-from rmq_core import Backlog, ConfigurationError
+from rmq_core import ConfigurationError
 from rmq_core.asyncio import WaitHub
 from rmq_core.reports import Backlog
 from rmq_core.work import Threshold
