@@ -21,7 +21,7 @@ def _engine(world: World, name: str) -> LeasedQueue:
 
 def waiting(world: World, name: str = "q") -> list[Any]:
     """Return the pending payloads, the next one first."""
-    return _payloads(_engine(world, name).peek(1000))
+    return _payloads(_engine(world, name).admin.peek(1000))
 
 
 def in_hand(world: World, name: str = "q") -> int:
@@ -31,18 +31,18 @@ def in_hand(world: World, name: str = "q") -> int:
 
 def dead(world: World, name: str = "q") -> list[Any]:
     """Return the payloads of dead letters, the newest first."""
-    return _payloads(_engine(world, name).dead_letters(1000))
+    return _payloads(_engine(world, name).admin.dead_letters(1000))
 
 
 def logged(world: World, kind: str, name: str = "q") -> list[str]:
     """Return the payloads of the `completed` or `failed` log, the newest first."""
     queue = world.queue(name, client=world.client(decode_responses=True))
-    return list(queue.admin.peek(5000, source=kind))
+    return list(queue.peek(5000, source=kind))
 
 
 def expire(world: World, name: str = "q") -> None:
     """Let every claim expire, in the order of claiming."""
-    leases = sorted(_engine(world, name).leases(limit=1000), key=lambda info: info.fence)
+    leases = sorted(_engine(world, name).admin.leases(limit=1000), key=lambda info: info.fence)
     for past_ms, info in enumerate(leases, start=1):
         world.inspector.zadd(f"rmq:{{{name}}}:leases", {info.id: past_ms}, xx=True)
 
