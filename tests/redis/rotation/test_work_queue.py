@@ -26,8 +26,8 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an extension": (lambda queue: queue.extend(HELD), "extend"),
     "a heartbeat": (lambda queue: queue.hold(HELD), "heartbeats"),
     "a delayed nack": (lambda queue: queue.nack(HELD, delay=1), "delay"),
-    "dead letters": (lambda queue: queue.admin.dead_letters(), "dead_letters"),
-    "a redrive": (lambda queue: queue.admin.redrive(), "dead_letters"),
+    "dead letters": (lambda queue: queue.admin.dead_letters(), "dead letters"),
+    "a redrive": (lambda queue: queue.admin.redrive(), "dead letters"),
     "purging the dead": (lambda queue: queue.admin.purge("dead"), "dead_letters"),
     "purging the delayed": (lambda queue: queue.admin.purge("delayed"), "delay"),
 }

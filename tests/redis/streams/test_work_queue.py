@@ -174,8 +174,8 @@ def test_purging_skips_ready_entries_for_one_group_and_keeps_them_for_others(wor
         (lambda queue: queue.claim(lease_id="mine"), "leases under an id that the caller chose"),
         (lambda queue: queue.claim(max_messages=4001), "leases of more than 4,000 messages"),
         (lambda queue: queue.nack(None, delay=1), "delay"),
-        (lambda queue: queue.admin.dead_letters(), "dead_letters"),
-        (lambda queue: queue.admin.redrive(), "dead_letters"),
+        (lambda queue: queue.admin.dead_letters(), "dead letters"),
+        (lambda queue: queue.admin.redrive(), "dead letters"),
         (lambda queue: queue.admin.purge("dead"), "dead_letters"),
     ],
 )
