@@ -15,11 +15,9 @@ from rmq_core.cli import (
     history,
     inspecting,
     journal,
-    pausing,
+    operating,
     publish,
     reap,
-    release,
-    repair,
     running,
     search,
     serve,
@@ -31,6 +29,7 @@ from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.output import escape_what_is_missing
 from rmq_core.cli.shared import Group, root, shared
 from rmq_core.errors import RedisMessageQueueError
+from rmq_core.queue.verbs import offered
 
 # Rich tracebacks would print local variables, and with them tokens and payloads.
 app = typer.Typer(
@@ -60,13 +59,9 @@ app.command()(running.run)
 app.command()(inspecting.stats)
 app.command()(inspecting.peek)
 app.command()(inspecting.leases)
-app.command()(release.release)
-app.command()(repair.expire)
-app.command("run-now")(repair.run_now)
-app.command()(repair.cancel)
+for verb in offered():
+    operating.add_to(app, verb)
 app.command()(search.search)
-app.command()(pausing.pause)
-app.command()(pausing.resume)
 app.command()(transfers.export)
 app.command("import")(transfers.import_)
 app.command()(reap.reap)

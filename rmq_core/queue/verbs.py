@@ -1,49 +1,152 @@
-"""What operators do with a queue and its messages: the methods of `queue.admin`.
+"""What operators do with a queue and its messages: the methods of `queue.admin`, and a record of each change.
 
-A discipline has the method or has not; nothing else says what it can do. A method that it lacks raises `Unsupported`,
-which names the disciplines that have it.
+A discipline has a method or has not; nothing else says what it can do. A method that it lacks raises `Unsupported`,
+which names the disciplines that have it. The commands of `rmq`, the routes of the API and the buttons of the console
+are made of the records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rmq_core.errors import Unsupported
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.queue.base import E, QueuePart
 
-LACKED = {
+
+class Verb(NamedTuple):
+    """The record of a method of `queue.admin` that changes something.
+
+    name: of the method. word: what `rmq`, the API, the history and, after `rmq_`, the audit log call it.
+    needs: what the method gets: nothing, the id of a lease (and `if_owner`) or that of a message; for a message it
+    returns whether it was changed. A verb that needs a selection has a command, a route and buttons of its own.
+    lacks: what a discipline without the method has not.
+
+    label, picture: of the button. states: of the messages, or of the queue, that have it; empty for all.
+    asks: the question before it, {it} being what it changes. explains: what it does, with {queue} and {holder}; its
+    first sentence stands in lists. warns: it may do harm: `rmq` asks first, and the button that confirms is red.
+    settings: what to set with `rmq … --set`, and why; empty where no setting matters.
+    answer: makes the answer of the API from what the method returned; `rmq` passes the number of changed messages on.
+    done: what it did, with {queue} and {messages}, the first value of the answer. outcome: the same for the audit log,
+    with the names of the answer. past: the word in `nothing was …`, the answer about what is not as the user saw it.
+    """
+
+    name: str
+    word: str
+    needs: Literal["nothing", "lease", "message", "selection"]
+    lacks: str
+    label: str = ""
+    picture: str = ""
+    states: tuple[str, ...] = ()
+    asks: str = ""
+    explains: str = ""
+    warns: bool = False
+    settings: str = ""
+    answer: Callable[[Any], dict[str, Any]] = lambda _: {}
+    done: str = ""
+    outcome: str = ""
+    past: str = "changed"
+
+    @property
+    def otherwise(self) -> str:
+        """How a message is that the verb cannot change: `neither ready nor delayed`."""
+        return f"{'neither' if len(self.states) > 1 else 'not'} {' nor '.join(self.states) or 'there'}"
+
+
+VERBS = {
+    each.name: each
+    for each in (
+        Verb(
+            "pause", "pause", "nothing", "pause",
+            label="Pause", picture="pause", states=("running",), asks="Pause {it}?",
+            explains="Let claims of {queue} get no messages until it is resumed. Publishing goes on, and work that is"
+            " already leased can be finished.",
+            answer=lambda _: {"paused": True}, done="{queue} is paused", outcome="claims return no messages",
+        ),
+        Verb(
+            "resume", "resume", "nothing", "pause",
+            label="Resume", picture="play", states=("paused",), asks="Resume {it}?",
+            explains="Let claims of {queue} get messages again.",
+            answer=lambda _: {"paused": False}, done="{queue} is resumed", outcome="claims return messages again",
+        ),
+        Verb(
+            "release_lease", "release", "lease", "release of a lease by its id",
+            label="Release", picture="release", asks="Release {it}?",
+            explains="Make the messages of a lease of {queue} ready again, and count no delivery. {holder} can no"
+            " longer settle them: if it still runs, another worker does the same work again. Right for a holder that"
+            " was stopped on purpose; if it crashed at work, expire the lease, so that a message that crashes its"
+            " workers ends as a dead letter.",
+            answer=lambda report: {"released": report.settled},
+            done="released {messages} of {queue}", outcome="messages made ready again: {released}", past="released",
+        ),
+        Verb(
+            "expire_lease", "expire", "lease", "way to expire a lease by its id",
+            label="Expire", picture="clock", asks="Expire {it}?", warns=True,
+            explains="End a lease of {queue} now, as if its deadline had passed. A delivery is counted as failed, and"
+            " the messages are ready again, or dead letters if it was their last. {holder} can no longer settle them."
+            " Right for a holder that crashed at work or hangs; a release counts no delivery.",
+            settings="Set max_deliveries as the consumers do.",
+            answer=lambda report: {"expired": report.settled, "dead": report.dead},
+            done="gave back {messages} of {queue}",
+            outcome="messages taken from the holder: {expired}, of which dead letters now: {dead}",
+            past="expired",
+        ),
+        Verb(
+            "run_now", "run-now", "message", "way to run a delayed message now",
+            label="Run now", picture="play", states=("delayed",), asks="Run {it} now?",
+            explains="Make delayed messages of {queue} ready at once instead of when they are due.",
+            answer=lambda changed: {"ready": changed},
+            done="{messages} of {queue} ready now", outcome="the message is ready",
+        ),
+        Verb(
+            "cancel", "cancel", "message", "way to remove a message by its id",
+            label="Remove…", picture="trash", states=("ready", "delayed"), asks="Remove {it}?", warns=True,
+            explains="Remove ready or delayed messages of {queue}. A message that a consumer has claimed stays. This"
+            " cannot be undone.",
+            settings="Set dedup as the publishers do, so that an equal message can be published again at once.",
+            answer=lambda changed: {"cancelled": changed},
+            done="removed {messages} of {queue}", outcome="messages removed: {cancelled:d}", past="removed",
+        ),
+        Verb("edit", "edit", "selection", "way to edit a dead letter"),
+        Verb("discard", "discard", "selection", "way to delete chosen dead letters"),
+        Verb("redrive", "redrive", "selection", "dead letters to redrive"),
+        Verb("redrive_some", "redrive", "selection", "redrive of chosen messages"),
+        Verb("purge", "purge", "selection", "purge"),
+        Verb("mark", "mark", "selection", "history"),
+    )
+}  # fmt: skip
+"""The verbs by the names of their methods."""
+READS = {
     "browse": "view of its messages by state",
     "browse_lease": "list of the messages of a lease",
-    "cancel": "way to remove a message by its id",
     "dead_letters": "dead letters",
     "dead_reasons": "dead letters to group",
-    "discard": "way to delete chosen dead letters",
-    "edit": "way to edit a dead letter",
-    "expire_lease": "way to expire a lease by its id",
     "forget": "way to forget a deduplication key",
     "history": "history",
     "journal": "journal",
     "leases": "list of leases",
-    "mark": "history",
     "marks": "history",
-    "pause": "pause",
     "peek": "peek",
-    "purge": "purge",
-    "redrive": "dead letters to redrive",
-    "redrive_some": "redrive of chosen messages",
-    "release_lease": "release of a lease by its id",
     "remembered": "way to look up a deduplication key",
-    "resume": "pause",
-    "run_now": "way to run a delayed message now",
     "search": "search",
     "server_time": "way to read the server's time",
     "totals": "history",
     "unregister": "way to take a queue off the list",
     "why": "way to explain a message",
 }
-"""The methods of `queue.admin`, and what a discipline lacks that has not the method."""
+"""The other methods of `queue.admin`, and what a discipline without the method has not."""
+
+
+def offered() -> list[Verb]:
+    """Return the verbs of which commands, routes and buttons are made."""
+    return [each for each in VERBS.values() if each.needs != "selection"]
+
+
+def lacked() -> dict[str, str]:
+    """Return the methods of `queue.admin`, and what a discipline without the method has not."""
+    return {name: each.lacks for name, each in VERBS.items()} | READS
 
 
 class Lacks(Unsupported, AttributeError):
@@ -56,7 +159,7 @@ class Admin(QueuePart[E]):
     if not TYPE_CHECKING:  # a type checker reports what a discipline does not have
 
         def __getattr__(self, name: str) -> Any:
-            if name not in LACKED:
+            if name not in lacked():
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             raise lacking_verb(self._queue.discipline, name)
 
@@ -69,7 +172,7 @@ def can(queue: Any, name: str) -> bool:
 
 def lacking_verb(discipline: str, name: str, what: str | None = None) -> Lacks:
     """Return the error for a method that a discipline lacks, or for a part of it: `what`."""
-    return Lacks(discipline, what or LACKED[name], able_to(name))
+    return Lacks(discipline, what or lacked()[name], able_to(name))
 
 
 def able_to(name: str) -> tuple[str, ...]:
@@ -96,7 +199,7 @@ def conditional(queue: Any, name: str) -> bool:
 
 def lacks(queue: Any) -> dict[str, str]:
     """Return the methods that a queue has not, and why; `redrive_where` and `purge_where` stand for conditions."""
-    found = {name: str(lacking_verb(queue.discipline, name)) for name in LACKED if not can(queue, name)}
+    found = {name: str(lacking_verb(queue.discipline, name)) for name in lacked() if not can(queue, name)}
     for name in ("redrive", "purge"):
         if not conditional(queue, name):
             found[f"{name}_where"] = str(lacking_conditions(queue.discipline, name))

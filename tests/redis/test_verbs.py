@@ -11,7 +11,7 @@ import pytest
 from rmq_core import LeaseLost, LeaseOwnedByOther, Match, Unsupported
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.queue.base import tools_of
-from rmq_core.queue.verbs import LACKED, can, check_conditions, conditional
+from rmq_core.queue.verbs import can, check_conditions, conditional, lacked
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.worlds import World
 
@@ -36,7 +36,7 @@ def killed(queue: Any, reasons: list[str]) -> None:
 def test_a_verb_that_a_discipline_cannot_do_is_refused_and_names_those_that_can(world: World, discipline: str) -> None:
     queue = opened(world, discipline)
     own = getattr(queue, "inner", queue)
-    for name in LACKED:
+    for name in lacked():
         if not can(own, name):
             with pytest.raises(Unsupported, match=r"use .*leased"):
                 getattr(queue.admin, name)
@@ -49,8 +49,8 @@ def test_a_verb_that_a_discipline_cannot_do_is_refused_and_names_those_that_can(
 def test_every_method_for_operators_is_one_that_a_refusal_can_name() -> None:
     admins = [each.load().admin for each in DISCIPLINES.values()]
     listed = {name for admin in admins for name in dir(admin) if not name.startswith("_")}
-    assert listed == set(LACKED)
-    assert not any(hasattr(each.load(), name) for each in DISCIPLINES.values() for name in LACKED)
+    assert listed == set(lacked())
+    assert not any(hasattr(each.load(), name) for each in DISCIPLINES.values() for name in lacked())
     for admin in admins:
         with pytest.raises(AttributeError, match="redirve"):
             admin(SimpleNamespace(discipline="leased", _engine=None)).redirve  # noqa: B018
