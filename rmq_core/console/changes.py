@@ -22,7 +22,7 @@ from rmq_core.console.host import host_of
 from rmq_core.console.queries import Target, opened_console
 from rmq_core.console.security import changes, user_of
 from rmq_core.history import acting_as
-from rmq_core.queue.verbs import check_conditions
+from rmq_core.queue.verbs import VERBS, check_conditions
 from rmq_core.reports import Progress
 
 SLICE_S = 8.0
@@ -66,7 +66,7 @@ class Purge(BaseModel):
 @router.post("/redrive")
 async def redrive(request: Request, connection_id: str, wish: Redrive) -> dict[str, Any]:
     verb = "redrive_some" if wish.message_ids else "redrive"
-    async with changing(request, "rmq_redrive", connection_id, wish, verb) as (queue, done):
+    async with changing(request, verb, connection_id, wish) as (queue, done):
         if wish.where and wish.message_ids:
             raise HTTPException(400, "message_ids, where: give one of them")
         if wish.where:
@@ -79,7 +79,7 @@ async def redrive(request: Request, connection_id: str, wish: Redrive) -> dict[s
 
 @router.post("/purge")
 async def purge(request: Request, connection_id: str, wish: Purge) -> dict[str, Any]:
-    async with changing(request, "rmq_purge", connection_id, wish, "purge") as (queue, done):
+    async with changing(request, "purge", connection_id, wish) as (queue, done):
         if wish.confirm != wish.queue:
             raise HTTPException(400, "type the name of the queue to confirm that its messages are to be deleted")
         if wish.where:
@@ -121,14 +121,13 @@ class Changing(NamedTuple):
 
 
 @asynccontextmanager
-async def changing(
-    request: Request, event: str, connection_id: str, wish: Any, verb: str, **audit: Any
-) -> AsyncIterator[Changing]:
+async def changing(request: Request, verb: str, connection_id: str, wish: Any, **audit: Any) -> AsyncIterator[Changing]:
     """Open the queue of a wish for a change that is audited; refuse it if the queue's discipline lacks the verb.
 
     verb: the method of the queue's `admin`. audit: what the audit log shows besides the fields of the wish.
     """
     fields = {**wish.model_dump(exclude_none=True), **audit}
+    event = f"rmq_{VERBS[verb].word.replace('-', '_')}"
     async with (
         entry(request, event, connection_id, fields) as done,
         opened_console(request, connection_id, CHANGE_S) as opened,

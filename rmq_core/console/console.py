@@ -17,14 +17,14 @@ from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.clients import is_cluster
 from rmq_core.console.attention import NOTHING, Trend, attention, signs
 from rmq_core.console.host import Host
-from rmq_core.console.shown import expired, lease_shown, message_shown, settled_shown, stats_shown
+from rmq_core.console.shown import expired, lease_shown, message_shown, settled_shown, stats_shown, verb_shown
 from rmq_core.console.survey import Order, Survey, ordered, totals
 from rmq_core.console.trends import Recent, Trends, recent
 from rmq_core.discipline.leased.aio_survey import of_each
 from rmq_core.discipline.leased.operations.inspecting import Overview, overview
 from rmq_core.errors import translate
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
-from rmq_core.queue.verbs import can, lacks
+from rmq_core.queue.verbs import can, lacks, offered
 
 LOOK_S = 5.0
 CHANGE_S = 30.0
@@ -80,7 +80,7 @@ class Console:
                 leases = (await queue.admin.leases(most) if can(queue, "leases") else [])[offset : offset + count]
             else:
                 leases, shown["acked"] = await self._one_lease(queue, lease_id)
-        shown["lacks"] = lacks(queue)
+        shown |= {"verbs": [verb_shown(each) for each in offered()], "lacks": lacks(queue)}
         return {**shown, "listed": [lease_shown(lease, self._holder_of) for lease in leases]}
 
     async def _one_lease(self, queue: Any, lease_id: str) -> tuple[list[Any], dict[str, Any] | None]:

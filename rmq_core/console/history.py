@@ -41,7 +41,7 @@ async def history(request: Request, connection_id: str, name: Name, span: Span =
 
 @router.post("/mark", dependencies=changes)
 async def mark(request: Request, connection_id: str, wish: Marking) -> dict[str, bool]:
-    async with changing(request, "rmq_mark", connection_id, wish, "mark") as (queue, done):
+    async with changing(request, "mark", connection_id, wish) as (queue, done):
         await queue.admin.mark(wish.text)
         done("this moment is marked in the history")
     return {"marked": True}

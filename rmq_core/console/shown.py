@@ -9,16 +9,23 @@ from typing import Any
 from rmq_core import Message
 from rmq_core.console.host import HolderOf
 from rmq_core.messages import MESSAGE_FIELDS, Failure
+from rmq_core.queue.verbs import Verb
 from rmq_core.reports import LeaseInfo, QueueStats, SettledRecord
 
 SHOWN_BYTES = 32_768
 SHOWN_BINARY = 512
+VERB = ("name", "word", "needs", "label", "picture", "states", "asks", "explains", "warns", "done")
 KINDS = {"j": "json", "s": "text", "b": "bytes"}
 
 
 def stats_shown(name: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
     """Return a row of the overview."""
     return {"name": name, "discipline": discipline, **stats._asdict()}
+
+
+def verb_shown(verb: Verb) -> dict[str, Any]:
+    """Return what makes the button of a verb; the key `lacks` of a queue says whether it has the method `name`."""
+    return {name: getattr(verb, name) for name in VERB}
 
 
 def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:

@@ -42,7 +42,7 @@ const send = (path, wish, limit, root = undefined) =>
     root,
   );
 const of = (connection) => `connections/${encodeURIComponent(connection)}`;
-const change = (name) => (connection, queue, wish = {}) => send(`${of(connection)}/${name}`, { queue, ...wish }, CHANGE_MS);
+const change = (connection, word, queue, wish = {}) => send(`${of(connection)}/${word}`, { queue, ...wish }, CHANGE_MS);
 
 export const api = {
   leave: (path) => send(path, {}, CHANGE_MS, ""),
@@ -61,15 +61,5 @@ export const api = {
   count: (connection, queue, wish) => send(`${of(connection)}/count`, { queue, ...wish }, LOOK_MS),
   exported: (connection, name, target, where = {}) =>
     new URL(`api/${of(connection)}/export?${given({ name, target, ...where })}`, location.href).href,
-  pause: change("pause"),
-  resume: change("resume"),
-  release: change("release"),
-  expire: change("expire"),
-  redrive: change("redrive"),
-  purge: change("purge"),
-  runNow: change("run-now"),
-  discard: change("discard"),
-  edit: change("edit"),
-  cancel: change("cancel"),
-  mark: change("mark"),
+  change,
 };

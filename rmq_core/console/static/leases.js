@@ -5,15 +5,14 @@ import { ago, count, duration, h, icon, number, plain } from "./dom.js";
 import { messageHead, messageRows } from "./message.js";
 import { pager } from "./pager.js";
 import { owner } from "./parts.js";
-import { askExpire, askRelease } from "./questions.js";
-import { act, verbButton } from "./verbs.js";
+import { verbButtons } from "./verbs.js";
 
 const SOON_S = 15;
 const PAGE = 25;
 
-/** `where`: { connection, queue, lacks, mayRead, mayEdit, hrefOf }. */
+/** `where`: { connection, queue, verbs, lacks, mayRead, mayEdit, hrefOf }. */
 export function leaseTable({ where, onChange }) {
-  const { connection, queue, lacks, mayRead, mayEdit } = where;
+  const { connection, queue, mayRead, mayEdit } = where;
   const body = h("tbody");
   const labels = ["Held by", "Messages", "Claimed", "Expires"].map((label) => h("th", { scope: "col" }, label));
   const head = h("tr", {}, labels, mayEdit ? h("th", { "aria-label": "Actions" }) : null);
@@ -52,7 +51,7 @@ export function leaseTable({ where, onChange }) {
       h("td", {}, progress(lease), lease.isolation ? h("p.apart", {}, h("span.badge.isolated", {}, "tried apart"), lease.isolation) : null),
       h("td", { "data-label": "Claimed", title: new Date(lease.claimed_at).toLocaleString("en-GB") }, ago(lease.claimed_at)),
       h("td.expires"),
-      mayEdit ? h("td.right", {}, h("span.deeds", {}, release(lease), expire(lease))) : null);
+      mayEdit ? h("td.right", {}, h("span.deeds", {}, deeds(lease))) : null);
   }
 
   function toggle(event, lease) {
@@ -88,27 +87,19 @@ export function leaseTable({ where, onChange }) {
     return h("tr.more.of-lease", {}, h("td", { colspan: 5 }, h("div.actions", {}, h("span.run", {}, `lease ${lease.id}`), pages.element), list, none));
   }
 
-  const release = (lease) =>
-    verbButton({ lacks, verb: "release_lease", label: "Release", picture: "release", name: `Release the lease of ${whoOf(lease)}`, run: async () => {
-      if (!(await askRelease(queue, lease))) return;
-      await act(async () => {
-        const { released } = await api.release(connection, queue, { lease_id: lease.id, owner: lease.owner });
-        return `${count(released, "message")} ${released === 1 ? "is" : "are"} ready again`;
-      }, onChange);
-    } });
-
-  const expire = (lease) =>
-    verbButton({ lacks, verb: "expire_lease", label: "Expire", picture: "clock", name: `Expire the lease of ${whoOf(lease)}`, run: async () => {
-      if (!(await askExpire(queue, lease))) return;
-      await act(async () => {
-        const { expired, dead } = await api.expire(connection, queue, { lease_id: lease.id, owner: lease.owner });
-        return `${count(expired, "message")} taken from the holder${dead ? `; ${count(dead, "dead letter")} now` : ""}`;
-      }, onChange);
-    } });
+  function deeds(lease) {
+    const left = lease.count - lease.settled;
+    return verbButtons(where, "lease", {
+      wish: { lease_id: lease.id, owner: lease.owner }, it: `the lease of ${left === 1 ? "this message" : count(left, "message")}`,
+      holder: holderOf(lease), whose: `the lease of ${whoOf(lease)}`, then: onChange,
+    });
+  }
 
   return { element, show, tick };
 }
 
+const holderOf = ({ owner, holder }) =>
+  holder ? `${[holder.names.join(" › "), holder.attempt].filter(Boolean).join(", ")},` : owner || "The holder";
 const whoOf = (lease) => lease.holder?.names.at(-1) ?? lease.owner;
 
 function progress({ count: all, settled, state }) {

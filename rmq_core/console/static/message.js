@@ -3,8 +3,8 @@
 import { api } from "./api.js";
 import { ago, bytes, count, duration, h, icon, moment } from "./dom.js";
 import { owner } from "./parts.js";
-import { askCancel, askDiscard, askEdit, askRedrive, askRunNow } from "./questions.js";
-import { act, verbButton } from "./verbs.js";
+import { askDiscard, askEdit, askRedrive } from "./questions.js";
+import { act, verbButton, verbButtons } from "./verbs.js";
 
 const COLUMNS = {
   ready: ["Payload", "Published", "Deliveries", "Size"],
@@ -22,7 +22,7 @@ export function messageHead(target, choice = null) {
 
 /**
  * The rows of a message: a line, and its details below it.
- * `where`: { connection, queue, lacks, mayEdit, hrefOf, changed() }; `box`: what chooses the message.
+ * `where`: { connection, queue, verbs, lacks, mayEdit, hrefOf, changed() }; `box`: what chooses the message.
  */
 export function messageRows(target, message, where, box = null) {
   const more = h("tr.more", { hidden: true });
@@ -83,40 +83,31 @@ function explain(message, { queue, lacks, hrefOf }) {
 
 function deeds(target, message, where) {
   const { connection, queue, lacks, changed } = where;
-  const button = (verb, label, picture, question, change, told) =>
-    verbButton({ lacks, verb, label, picture, run: async () => {
-      const answer = await question();
-      if (answer) await act(async () => { await change(answer); return told; }, changed);
-    } });
+  if (target === "leased") return h("a.button.plain", { href: where.hrefOf(queue, "leases") }, icon("release"), "Its lease");
+  const state = target === "isolated" ? "ready" : target;
+  const buttons = verbButtons(where, "message", { state, wish: { message_id: message.id }, it: "this message", then: changed });
+  if (target !== "dead") return buttons;
   const chosen = { message_ids: [message.id] };
+  const button = (verb, label, picture, question, word, told) =>
+    verbButton({ lacks, verb, label, picture, run: async () => {
+      if (await question()) await act(async () => { await api.change(connection, word, queue, chosen); return told; }, changed);
+    } });
   const uneditable = message.cut ? { edit: "only the beginning of this payload is shown; edit it with `rmq dlq edit`" } : {};
-  const edit = { ...where, lacks: { ...lacks, ...uneditable } };
   const retried = count(1, "dead letter");
-  return {
-    dead: () => [
-      button("redrive_some", "Retry", "redrive", () => askRedrive(queue, 1), () => api.redrive(connection, queue, chosen), `${retried} is ready again`),
-      editButton(edit, message),
-      button("discard", "Delete…", "trash", () => askDiscard(1), () => api.discard(connection, queue, chosen), `${retried} deleted`),
-    ],
-    delayed: () => [
-      button("run_now", "Run now", "play", () => askRunNow(queue), () => api.runNow(connection, queue, { message_id: message.id }), "The message is ready"),
-      removal(button, message, where),
-    ],
-    ready: () => [removal(button, message, where)],
-    isolated: () => [removal(button, message, where)],
-    leased: () => [h("a.button.plain", { href: where.hrefOf(queue, "leases") }, icon("release"), "Its lease")],
-  }[target]();
+  return [
+    button("redrive_some", "Retry", "redrive", () => askRedrive(queue, 1), "redrive", `${retried} is ready again`),
+    editButton({ ...where, lacks: { ...lacks, ...uneditable } }, message),
+    button("discard", "Delete…", "trash", () => askDiscard(1), "discard", `${retried} deleted`),
+    ...buttons,
+  ];
 }
-
-const removal = (button, message, { connection, queue }) =>
-  button("cancel", "Remove…", "trash", () => askCancel(queue), () => api.cancel(connection, queue, { message_id: message.id }), "The message is removed");
 
 function editButton({ connection, queue, lacks, changed }, message) {
   return verbButton({ lacks, verb: "edit", label: "Edit and retry…", picture: "edit", run: async () => {
     const edit = await askEdit(queue, message);
     if (!edit) return;
     await act(async () => {
-      await api.edit(connection, queue, { message_id: message.id, ...edit });
+      await api.change(connection, "edit", queue, { message_id: message.id, ...edit });
       return "The message is ready again, with the changes";
     }, changed);
   } });

@@ -15,7 +15,7 @@ const NOTHING = {
   dead: ["No dead letter", "Messages that failed too often are set aside here, with the reasons."],
 };
 
-/** `where`: { connection, queue, lacks, mayEdit, hrefOf }. */
+/** `where`: { connection, queue, verbs, lacks, mayEdit, hrefOf }. */
 export function messageList({ target, where, onChange }) {
   const { connection, queue, lacks, mayEdit } = where;
   const chosen = new Set();
@@ -81,7 +81,7 @@ export function messageList({ target, where, onChange }) {
   }
 
   const redriven = (ids) => done(async () => {
-    const { redriven: changed } = await api.redrive(connection, queue, { message_ids: ids });
+    const { redriven: changed } = await api.change(connection, "redrive", queue, { message_ids: ids });
     return `${count(changed, "dead letter")} ${changed === 1 ? "is" : "are"} ready again`;
   });
   const redriveAll = () => asked(where, target, null, (many) => askRedrive(queue, many), () => redriven(null));
@@ -89,11 +89,11 @@ export function messageList({ target, where, onChange }) {
 
   async function discard(ids) {
     if (!(await askDiscard(ids.length))) return;
-    await done(async () => `${count((await api.discard(connection, queue, { message_ids: ids })).discarded, "dead letter")} deleted`);
+    await done(async () => `${count((await api.change(connection, "discard", queue, { message_ids: ids })).discarded, "dead letter")} deleted`);
   }
 
   const purge = () => asked(where, target, null, (many) => askPurge(queue, target, many), () => done(async () => {
-    const { purged } = await api.purge(connection, queue, { target, confirm: queue });
+    const { purged } = await api.change(connection, "purge", queue, { target, confirm: queue });
     return `${count(purged, target === "dead" ? "dead letter" : `${target} message`)} deleted`;
   }));
 

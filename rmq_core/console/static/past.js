@@ -34,7 +34,7 @@ export function pastPanel({ where }) {
 
   async function marking() {
     const text = await askMark();
-    if (text) await act(async () => { await api.mark(connection, queue, { text }); return "This moment is marked"; }, load);
+    if (text) await act(async () => { await api.change(connection, "mark", queue, { text }); return "This moment is marked"; }, load);
   }
 
   async function load() {

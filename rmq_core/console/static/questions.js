@@ -1,26 +1,23 @@
 // What the page asks before each change. To delete, the user types the queue's name; else one click is enough.
 
 import { ask } from "./dialogs.js";
-import { count, h, icon, number } from "./dom.js";
+import { count, h, icon } from "./dom.js";
 
 const WHAT = { ready: "ready message", delayed: "delayed message", dead: "dead letter" };
 const doing = (picture, text) => h("span", {}, icon(picture), text);
 const strong = (text) => h("strong", {}, text);
 const AGAIN = "with a fresh delivery budget, and keeps its history.";
 
-export const askPause = (queue) =>
-  ask({
-    title: "Pause this queue?",
-    body: h("p", {}, "Claims of ", strong(queue), " return no messages until it is resumed. Publishing goes on, and work that is already leased can be finished."),
-    action: doing("pause", "Pause"),
+/** Ask before a verb; `it` is what it changes, `holder` who holds that. */
+export function askVerb({ label, picture, asks, explains, warns }, queue, it, holder) {
+  const named = { queue, holder };
+  return ask({
+    title: asks.replace("{it}", it),
+    body: h("p", {}, explains.split(/\{(\w+)\}/).map((part, at) => (at % 2 ? strong(named[part]) : part))),
+    action: doing(picture, label.replace("…", "")),
+    kind: warns ? "danger" : "primary",
   });
-
-export const askResume = (queue) =>
-  ask({
-    title: "Resume this queue?",
-    body: h("p", {}, "Consumers can claim messages of ", strong(queue), " again at once."),
-    action: doing("play", "Resume"),
-  });
+}
 
 export const askRedrive = (queue, many) =>
   ask({
@@ -38,31 +35,6 @@ export const askRedriveMatching = (queue, what, many) =>
   });
 
 const condition = (what) => h("pre.code.condition", {}, what);
-
-export function askRelease(queue, lease) {
-  return ask({
-    title: left(lease) === 1 ? "Release this message?" : `Release ${number(left(lease))} messages?`,
-    body: h("p", {}, left(lease) === 1 ? "It becomes ready again in " : "They become ready again in ", strong(queue),
-      " at once, and no delivery is counted. ", strong(holderOf(lease)), " can no longer settle them: if it is still running, ",
-      "another worker does the same work again. Right for a holder that was stopped on purpose; if it crashed at work, ",
-      strong("Expire"), " the lease, so that a message that crashes its workers ends as a dead letter."),
-    action: doing("release", "Release"),
-  });
-}
-
-export function askExpire(queue, lease) {
-  return ask({
-    title: left(lease) === 1 ? "Expire the lease of this message?" : `Expire the lease of ${number(left(lease))} messages?`,
-    body: h("p", {}, "As if its time were over: a delivery is counted as failed, and the messages become ready again in ", strong(queue),
-      ", or dead letters if it was their last delivery. ", strong(holderOf(lease)), " can no longer settle them. Right for a ",
-      "holder that crashed at work or hangs; if it was stopped on purpose, ", strong("Release"), " counts no delivery."),
-    action: doing("clock", "Expire"),
-  });
-}
-
-const left = ({ count: all, settled }) => all - settled;
-const holderOf = ({ owner, holder }) =>
-  holder ? `${[holder.names.join(" › "), holder.attempt].filter(Boolean).join(", ")},` : owner || "The holder";
 
 export const askPurge = (queue, target, many) =>
   ask({
@@ -88,21 +60,6 @@ export const askDiscard = (many) =>
     title: many === 1 ? "Delete this dead letter?" : `Delete ${count(many, "dead letter")}?`,
     body: h("p", {}, "The others stay. ", strong("This cannot be undone.")),
     action: doing("trash", "Delete"),
-    kind: "danger",
-  });
-
-export const askRunNow = (queue) =>
-  ask({
-    title: "Run this message now?",
-    body: h("p", {}, "It becomes ready in ", strong(queue), " at once instead of when it is due."),
-    action: doing("play", "Run now"),
-  });
-
-export const askCancel = (queue) =>
-  ask({
-    title: "Remove this message?",
-    body: h("p", {}, "It is removed from ", strong(queue), " if no consumer has claimed it meanwhile. ", strong("This cannot be undone.")),
-    action: doing("trash", "Remove"),
     kind: "danger",
   });
 

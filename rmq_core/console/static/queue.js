@@ -10,11 +10,10 @@ import { badges } from "./overview.js";
 import { pager } from "./pager.js";
 import { empty, isolated, owner } from "./parts.js";
 import { pastPanel } from "./past.js";
-import { askPause, askResume } from "./questions.js";
 import { reasonTable } from "./reasons.js";
 import { searchPanel } from "./search.js";
 import { timelinePanel } from "./timeline.js";
-import { act, cannotDo, verbButton } from "./verbs.js";
+import { cannotDo, verbButtons } from "./verbs.js";
 import { words } from "./words.js";
 
 const LEASES = 25;
@@ -77,17 +76,13 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     else await (loading ??= showPanel(queue).finally(() => (loading = null))); // a second load at the same time would replace the list
   }
 
-  const whereOf = (queue) => ({ connection, queue: name, discipline: queue.discipline, lacks: queue.lacks, mayRead, mayEdit, hrefOf });
+  const whereOf = (queue) => ({ connection, queue: name, discipline: queue.discipline, verbs: queue.verbs, lacks: queue.lacks, mayRead, mayEdit, hrefOf });
 
   function pauses(queue) {
     if (!mayEdit || verbs.dataset.paused === String(queue.paused)) return;
     verbs.dataset.paused = String(queue.paused);
-    const [verb, label, picture, question, change, told] = queue.paused
-      ? ["resume", "Resume", "play", askResume, api.resume, `${name} is resumed`]
-      : ["pause", "Pause", "pause", askPause, api.pause, `${name} is paused`];
-    verbs.replaceChildren(verbButton({ lacks: queue.lacks, verb, label, picture, run: async () => {
-      if (await question(name)) await act(async () => { await change(connection, name); return told; }, refresh);
-    } }));
+    const state = queue.paused ? "paused" : "running";
+    verbs.replaceChildren(...verbButtons(whereOf(queue), "nothing", { state, it: "this queue", then: refresh }));
   }
 
   async function showPanel(queue) {

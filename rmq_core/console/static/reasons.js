@@ -62,14 +62,14 @@ export function matchingButtons({ connection, queue, lacks, mayEdit, target, mat
   if (!mayEdit) return [save];
   const redrive = () => asked({ connection, queue }, target, match, (many) => askRedriveMatching(queue, what, many), async () => {
     const step = async () => {
-      const { redriven: changed, ...rest } = await api.redrive(connection, queue, { where: match });
+      const { redriven: changed, ...rest } = await api.change(connection, "redrive", queue, { where: match });
       return { changed, ...rest };
     };
     await act(() => change(step, (changed) => `${count(changed, "dead letter")} ${changed === 1 ? "is" : "are"} ready again`), onChange);
   });
   const purge = () => asked({ connection, queue }, target, match, (many) => askPurgeMatching(queue, target, what, many), async () => {
     const step = async () => {
-      const { purged: changed, ...rest } = await api.purge(connection, queue, { target, confirm: queue, where: match });
+      const { purged: changed, ...rest } = await api.change(connection, "purge", queue, { target, confirm: queue, where: match });
       return { changed, ...rest };
     };
     await act(() => change(step, (changed) => `${count(changed, target === "dead" ? "dead letter" : `${target} message`)} deleted`), onChange);

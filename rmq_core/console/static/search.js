@@ -17,7 +17,7 @@ const FIELDS = {
 };
 const LISTED = 200;
 
-/** `where`: { connection, queue, lacks, mayEdit, hrefOf }; `asked`: the search in the page's address. */
+/** `where`: { connection, queue, verbs, lacks, mayEdit, hrefOf }; `asked`: the search in the page's address. */
 export function searchPanel({ where, asked, onChange }) {
   const { connection, queue, lacks, hrefOf } = where;
   const given = new URLSearchParams(asked ?? "");

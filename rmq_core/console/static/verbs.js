@@ -1,8 +1,28 @@
 // Buttons that change something. What the discipline of a queue cannot do stays visible, and says why not.
 
 import { api } from "./api.js";
-import { h, icon, number } from "./dom.js";
+import { count, h, icon, number } from "./dom.js";
 import { toast } from "./parts.js";
+import { askVerb } from "./questions.js";
+
+/**
+ * The buttons of the verbs that need `needs` and that `state` allows; the API sends the records of the verbs.
+ * `wish`: what the API gets besides the queue; `it`, `holder`: what a question says of that; `whose`: what a screen
+ * reader says; `then` runs after a change.
+ */
+export function verbButtons({ connection, queue, verbs, lacks }, needs, { state, wish, it, holder, whose, then }) {
+  const able = verbs.filter((each) => each.needs === needs && (!each.states.length || each.states.includes(state)));
+  return able.map((each) => verbButton({ ...each, lacks, verb: each.name, name: whose ? `${each.label} ${whose}` : null, run: async () => {
+    if (await askVerb(each, queue, it, holder)) await act(async () => did(each, queue, await api.change(connection, each.word, queue, wish)), then);
+  } }));
+}
+
+/** What a verb did, from the answer of the API. */
+function did({ done }, queue, answer) {
+  const died = answer.dead ? `, of which ${number(answer.dead)} became dead letters` : "";
+  const text = done[0].toUpperCase() + done.slice(1);
+  return text.replace("{messages}", count(Number(Object.values(answer)[0]), "message")).replace("{queue}", () => queue) + died;
+}
 
 /** A button for a verb. `lacks`: why the queue cannot do each verb that it cannot do. */
 export function verbButton({ lacks, verb, label, picture, kind = "plain", name = null, run }) {

@@ -92,14 +92,14 @@ def test_a_lease_is_released_after_a_confirmation(screen: Screen, opened: Opened
     queue.ack(lease, lease.messages[:1])
     screen.open(MAIN, "work")
     screen.button("Release").click()
-    screen.shows("Release 3 messages?", "dialog")
+    screen.shows("Release the lease of 3 messages?", "dialog")
     screen.shows("load, try 2, can no longer settle them", "dialog")
     screen.button("Cancel").click()
     screen.wait(lambda: not screen.all("dialog"), "the dialog to close")
     assert len(queue.admin.leases()) == 1
     screen.button("Release").click()
     screen.click("dialog .primary")
-    screen.shows("3 messages are ready again", "#toasts")
+    screen.shows("Released 3 messages of work", "#toasts")
     screen.shows("No leases")
     assert queue.stats()[:5] == (3, 0, 0, 0, 0)
 

@@ -116,12 +116,12 @@ def test_a_delayed_message_is_run_now_and_a_ready_one_is_removed(screen: Console
     screen.click("table.delayed tbody tr")
     screen.button("Run now").click()
     screen.click("dialog .primary")
-    screen.shows("The message is ready", "#toasts")
+    screen.shows("1 message of work ready now", "#toasts")
     screen.click(".tab.ready")
     screen.click("table.ready tbody tr")
     screen.button("Remove").click()
     screen.click("dialog .danger")
-    screen.shows("The message is removed", "#toasts")
+    screen.shows("Removed 1 message of work", "#toasts")
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
