@@ -27,7 +27,7 @@ class Verb(NamedTuple):
     label, picture: of the button. states: of the messages, or of the queue, that have it; empty for all.
     asks: the question before it, {it} being what it changes. explains: what it does, with {queue} and {holder}; its
     first sentence stands in lists. warns: it may do harm: `rmq` asks first, and the button that confirms is red.
-    settings: what to set with `rmq … --set`, and why; empty where no setting matters.
+    settings: what to set with `--set` of `rmq`, and why; empty where no setting matters.
     answer: makes the answer of the API from what the method returned; `rmq` passes the number of changed messages on.
     done: what it did, with {queue} and {messages}, the first value of the answer. outcome: the same for the audit log,
     with the names of the answer. past: the word in `nothing was …`, the answer about what is not as the user saw it.
@@ -118,7 +118,7 @@ VERBS = {
     )
 }  # fmt: skip
 """The verbs by the names of their methods."""
-READS = {
+OTHERS = {
     "browse": "view of its messages by state",
     "browse_lease": "list of the messages of a lease",
     "dead_letters": "dead letters",
@@ -136,7 +136,7 @@ READS = {
     "unregister": "way to take a queue off the list",
     "why": "way to explain a message",
 }
-"""The other methods of `queue.admin`, and what a discipline without the method has not."""
+"""The methods of `queue.admin` that need no record, and what a discipline without the method has not."""
 
 
 def offered() -> list[Verb]:
@@ -146,7 +146,7 @@ def offered() -> list[Verb]:
 
 def lacked() -> dict[str, str]:
     """Return the methods of `queue.admin`, and what a discipline without the method has not."""
-    return {name: each.lacks for name, each in VERBS.items()} | READS
+    return {name: each.lacks for name, each in VERBS.items()} | OTHERS
 
 
 class Lacks(Unsupported, AttributeError):

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from rmq_core.cli.app import app
+from rmq_core.queue.verbs import offered
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -60,6 +61,13 @@ def test_every_command_that_a_document_names_exists_with_its_options(path: Path)
 
 def test_every_command_that_the_code_names_exists_with_its_options() -> None:
     assert [found for path in SOURCES for found in faults(path)] == []
+
+
+def test_the_guide_lists_every_verb_and_what_its_json_has() -> None:
+    guide = (ROOT / "docs/how-to/command-line.md").read_text("utf-8")
+    for verb in offered():
+        assert f"\n| `{verb.word} QUEUE" in guide, verb.word
+        assert re.search(rf"^\| `.*{verb.word}`.* \| `queue` .*`", guide, re.MULTILINE), verb.word
 
 
 def test_commands_are_found_in_sentences_and_in_blocks() -> None:

@@ -8,8 +8,10 @@ import httpx
 import pytest
 
 from rmq_core import LeasedQueue, LeaseLost, open_queue
+from rmq_core.queue.verbs import offered
 from tests.console.conftest import QUEUE, bury, fetch, post
 from tests.console.host import Kept
+from tests.console.test_rights import NEEDED
 
 ENDED = "this lease has ended in the meantime"
 
@@ -108,15 +110,8 @@ async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused
         queue.publish(payload)
     shown = await fetch(page, "queue")
     assert "; use leased" in shown["lacks"]["expire_lease"]
-    wishes = {
-        "pause": {},
-        "resume": {},
-        "expire": {"lease_id": "l", "owner": ""},
-        "release": {"lease_id": "l", "owner": ""},
-        "run-now": {"message_id": "m"},
-        "cancel": {"message_id": "m"},
-        "edit": {"message_id": "m", "payload": "{}"},
-    }
+    wishes = {verb.word: NEEDED[verb.needs] for verb in offered()}
+    wishes["edit"] = {"message_id": "m", "payload": "{}"}
     for part, wish in wishes.items():
         refused = await post(page, part, 400, **wish)
         assert f"the discipline {discipline!r} has no " in refused["detail"]

@@ -10,21 +10,17 @@ from fastapi.routing import APIRoute
 
 from rmq_core import LeasedQueue
 from rmq_core.console import create_app
+from rmq_core.queue.verbs import offered
 from tests.console.conftest import API, FROM_PAGE, QUEUE, Asking, bury, post
 from tests.console.host import Kept, make_host
 
-LEASE = {"lease_id": "held", "owner": "worker"}
+NEEDED = {"nothing": {}, "lease": {"lease_id": "held", "owner": "worker"}, "message": {"message_id": "m"}}
 CHANGES: dict[str, dict[str, Any]] = {
+    **{verb.word: NEEDED[verb.needs] for verb in offered()},
     "redrive": {"where": {"reason": "bad"}},
     "purge": {"target": "dead", "confirm": QUEUE, "where": {"reason": "bad"}},
-    "pause": {},
-    "resume": {},
-    "release": LEASE,
-    "expire": LEASE,
-    "run-now": {"message_id": "m"},
     "discard": {"message_ids": ["m"]},
     "edit": {"message_id": "m", "payload": "{}"},
-    "cancel": {"message_id": "m"},
     "mark": {"text": "deployed 1.4"},
 }
 ASKED: dict[str, dict[str, Any]] = {

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from rmq_core import LeaseLost, LeaseOwnedByOther, Match, Unsupported
+from rmq_core.observe.fact import Act
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.queue.base import tools_of
-from rmq_core.queue.verbs import can, check_conditions, conditional, lacked
+from rmq_core.queue.verbs import VERBS, can, check_conditions, conditional, lacked
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.worlds import World
 
@@ -50,6 +51,7 @@ def test_every_method_for_operators_is_one_that_a_refusal_can_name() -> None:
     admins = [each.load().admin for each in DISCIPLINES.values()]
     listed = {name for admin in admins for name in dir(admin) if not name.startswith("_")}
     assert listed == set(lacked())
+    assert {str(act) for act in Act} <= {verb.word for verb in VERBS.values()}
     assert not any(hasattr(each.load(), name) for each in DISCIPLINES.values() for name in lacked())
     for admin in admins:
         with pytest.raises(AttributeError, match="redirve"):

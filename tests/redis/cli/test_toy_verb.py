@@ -1,0 +1,69 @@
+"""A verb is an operation and its record: the command, the route and the button are made of the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import reload
+from typing import Any
+
+import httpx
+import pytest
+
+from rmq_core import Unsupported, open_queue
+from rmq_core.cli import app as commands
+from rmq_core.console import create_app, repairs
+from rmq_core.protocol import DISCIPLINES
+from rmq_core.queue.verbs import VERBS
+from tests.console.host import PLACE, Kept, make_host
+from tests.redis.toy import RECORD
+from tests.redis.toy.touch import TOUCH
+
+
+@pytest.fixture(autouse=True)
+def _listed(redis_client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    redis_client.flushdb()
+    monkeypatch.setitem(DISCIPLINES, RECORD.name, RECORD)
+    monkeypatch.setitem(VERBS, TOUCH.name, TOUCH)
+    for made in (commands, repairs):
+        reload(made)
+    yield
+    monkeypatch.undo()
+    for made in (commands, repairs):
+        reload(made)
+
+
+def test_it_is_a_command(rmq: Callable[..., Any]) -> None:
+    rmq("publish", "q", "a", "-d", "toy")
+    assert "Touch messages of a queue." in rmq("--help").out
+    asked = rmq("touch", "q", "m1")
+    assert (asked.code, "Touch 1 message of q (toy) on " in asked.err) == (2, True)
+    assert rmq("touch", "q", "m1", "m2", "--yes").out == "touched 2 messages of q\n"
+    again = rmq("touch", "q", "m1", "m3", "--yes", "--json")
+    assert (again.code, again.records) == (1, [{"queue": "q", "touched": 1, "missing": ["m1"]}])
+    assert "not ready: m1" in again.err
+
+
+async def test_it_is_a_route_and_a_button(server_url: str) -> None:
+    audit = Kept()
+    for name, discipline in (("q", "toy"), ("other", "leased")):
+        with open_queue(server_url, name, discipline) as queue:
+            queue.publish("a")
+            if discipline == "leased":
+                with pytest.raises(Unsupported, match="no way to touch a message; use toy"):
+                    queue.admin.touch("m1")
+    headers = {"X-User": "changer", "X-RMQ-Request": "page"}
+    transport = httpx.ASGITransport(create_app(make_host(server_url, audit)))
+    base = f"http://console.test/api/connections/{PLACE}"
+    async with httpx.AsyncClient(transport=transport, base_url=base, headers=headers) as page:
+        shown = [(await page.get("/queue", params={"name": name})).json() for name in ("q", "other")]
+        answers = [await page.post("/touch", json={"queue": "q", "message_id": "m1"}) for _ in range(2)]
+    assert [("touch" in each["lacks"], each["verbs"][-1]["label"]) for each in shown] == [
+        (False, "Touch"), (True, "Touch"),
+    ]  # fmt: skip
+    assert [(each.status_code, each.json()) for each in answers] == [
+        (200, {"touched": True}),
+        (409, {"detail": "nothing was touched: this message is not ready any more"}),
+    ]
+    assert [(line["event"], line["outcome"]) for line in audit.lines[1:2]] == [
+        ("rmq_touch", "done: messages touched: 1")
+    ]
