@@ -191,9 +191,9 @@ async def _peeked(
 
     These methods always read from the front of the queue, so the pages end at 1,000 messages.
     """
-    readers = {"ready": queue.admin.peek, "dead": queue.admin.dead_letters}
+    readers = {"ready": "peek", "dead": "dead_letters"}
     if target not in readers:
         raise Unsupported(discipline, f"list of its {target} messages", ("leased",))
     total = int(getattr(await queue.stats(), target))
-    found = await readers[target](min(offset + count, 1000)) if total else []
+    found = await getattr(queue.admin, readers[target])(min(offset + count, 1000)) if total else []
     return min(total, 1000), found[offset:], []
