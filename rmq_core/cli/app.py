@@ -11,7 +11,6 @@ from rmq_core.cli import (
     dead,
     doctor,
     edit,
-    forget,
     history,
     inspecting,
     journal,
@@ -29,7 +28,7 @@ from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.output import escape_what_is_missing
 from rmq_core.cli.shared import Group, root, shared
 from rmq_core.errors import RedisMessageQueueError
-from rmq_core.queue.verbs import offered
+from rmq_core.queue.verbs import VERBS, offered
 
 # Rich tracebacks would print local variables, and with them tokens and payloads.
 app = typer.Typer(
@@ -73,7 +72,7 @@ app.command()(history.history)
 app.command()(history.mark)
 app.command()(why.why)
 queues.command("list")(inspecting.listed)
-queues.command("forget")(forget.forget)
+operating.add_to(queues, VERBS["unregister"])
 letters.command("list")(dead.listed)
 letters.command("reasons")(dead.reasons)
 letters.command("edit")(edit.edit)

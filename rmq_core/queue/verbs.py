@@ -21,12 +21,13 @@ class Verb(NamedTuple):
 
     name: of the method. word: what `rmq`, the API, the history and, after `rmq_`, the audit log call it.
     needs: what the method gets: nothing, the id of a lease (and `if_owner`) or that of a message; for a message it
-    returns whether it was changed. A verb that needs a selection has a command, a route and buttons of its own.
+    returns whether it was changed. What needs a selection has a command, a route and buttons of its own.
     lacks: what a discipline without the method has not.
 
-    label, picture: of the button. states: of the messages, or of the queue, that have it; empty for all.
-    asks: the question before it, {it} being what it changes. explains: what it does, with {queue} and {holder}; its
-    first sentence stands in lists. warns: it may do harm: `rmq` asks first, and the button that confirms is red.
+    label, picture: of the button; empty for a verb that has neither a button nor a route. states: of the messages, or
+    of the queue, that have it; empty for all. asks: the question before it, {it} being what it changes. explains: what
+    it does, with {queue} and {holder}; its first sentence stands in lists. warns: it may do harm: `rmq` asks first, and
+    the button that confirms is red.
     settings: what to set with `--set` of `rmq`, and why; empty where no setting matters.
     answer: makes the answer of the API from what the method returned; `rmq` passes the number of changed messages on.
     done: what it did, with {queue} and {messages}, the first value of the answer. outcome: the same for the audit log,
@@ -109,6 +110,13 @@ VERBS = {
             answer=lambda changed: {"cancelled": changed},
             done="removed {messages} of {queue}", outcome="messages removed: {cancelled:d}", past="removed",
         ),
+        Verb(
+            "unregister", "forget", "nothing", "way to take a queue off the list",
+            explains="Remove an empty queue from the list; fail for one that holds any messages, even dead letters."
+            " Sensors, the queues page and `stats` no longer include it. Publishing to it with a new queue object lists"
+            " it again.",
+            answer=lambda _: {"forgotten": True}, done="forgot {queue}",
+        ),
         Verb("edit", "edit", "selection", "way to edit a dead letter"),
         Verb("discard", "discard", "selection", "way to delete chosen dead letters"),
         Verb("redrive", "redrive", "selection", "dead letters to redrive"),
@@ -133,15 +141,14 @@ OTHERS = {
     "search": "search",
     "server_time": "way to read the server's time",
     "totals": "history",
-    "unregister": "way to take a queue off the list",
     "why": "way to explain a message",
 }
 """The methods of `queue.admin` that need no record, and what a discipline without the method has not."""
 
 
 def offered() -> list[Verb]:
-    """Return the verbs of which commands, routes and buttons are made."""
-    return [each for each in VERBS.values() if each.needs != "selection"]
+    """Return the verbs of which a command, a route and a button are made."""
+    return [each for each in VERBS.values() if each.label]
 
 
 def lacked() -> dict[str, str]:

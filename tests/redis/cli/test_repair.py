@@ -193,6 +193,7 @@ def test_disciplines_without_dead_letters_refuse_with_the_names_of_those_that_ha
         ["dlq", "redrive", "work", "--reason", "x"],
         ["dlq", "purge", "work", "--text", "x", "--yes"],
         ["dlq", "edit", "work", "id", "x", "--yes"],
+        ["release", "work", "job"],
         ["expire", "work", "job", "--yes"],
         ["run-now", "work", "id"],
         ["cancel", "work", "id", "--yes"],
