@@ -91,10 +91,11 @@ async def test_an_edit_that_cannot_be_stored_changes_nothing(
 
 @pytest.mark.parametrize("delay", [None, 3600])
 async def test_a_ready_or_delayed_message_is_removed_and_a_leased_one_is_not(
-    page: httpx.AsyncClient, queue: LeasedQueue, delay: int | None
+    page: httpx.AsyncClient, queue: LeasedQueue, audit: Kept, delay: int | None
 ) -> None:
     message_id = queue.publish("x", delay=delay).id
     assert await post(page, "cancel", message_id=message_id) == {"cancelled": True}
+    assert (audit.lines[-1]["message_id"], audit.lines[-1]["outcome"]) == (message_id, "done: messages removed: 1")
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
     held = queue.publish("held").id
     queue.claim()
