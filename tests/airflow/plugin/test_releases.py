@@ -386,7 +386,7 @@ class TestRunning:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         hanging = start_server("7.0")
-        hanging.admin.pause()
+        hanging.pause()
         try:
             stored("a-hanging", conn_type="redis_queue", host="127.0.0.1", port=hanging.port, password=CANARY)
             stored("b-gone", conn_type="redis_queue", host="127.0.0.1", port=1, login="u", password=CANARY)
@@ -396,7 +396,7 @@ class TestRunning:
                 await until_async(lambda: not owners(queue))
                 await until_async(lambda: all(name in caplog.text for name in ("a-hanging", "b-gone", "c-wrong")))
         finally:
-            hanging.admin.resume()
+            hanging.resume()
             hanging.stop()
         assert CANARY not in caplog.text
 
