@@ -79,7 +79,7 @@ def test_the_death_of_the_task_process_ends_the_driver(tmp_path: Path) -> None:
     family = start_family()
     task = f"""
 import time
-from rmq_core import DriverGuard
+from rmq_core.work import DriverGuard
 guard = DriverGuard({family.pid})
 print("guarded", flush=True)
 time.sleep(600)

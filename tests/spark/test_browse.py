@@ -52,7 +52,7 @@ def texts(frame: DataFrame) -> list[str]:
 def test_everything_a_queue_holds_is_shown_and_nothing_changes(
     spark: SparkSession, redis_url: str, filled: LeasedQueue
 ) -> None:
-    before, leases = filled.stats()._replace(oldest_age=None), filled.leases()
+    before, leases = filled.stats()._replace(oldest_age=None), filled.admin.leases()
     frame = browse(spark, redis_url)
     assert frame.schema == BROWSE_SCHEMA
     rows = {bytes(row.payload).decode(): row for row in frame.collect()}
@@ -65,7 +65,7 @@ def test_everything_a_queue_holds_is_shown_and_nothing_changes(
     assert rows["delayed 1"].due_at.timestamp() > time.time() + 60
     assert rows["ready 1"].due_at is None
     assert filled.stats()._replace(oldest_age=None) == before
-    assert filled.leases() == leases
+    assert filled.admin.leases() == leases
 
 
 @pytest.mark.skipif(not hasattr(datasource, "EqualTo"), reason="Spark pushes no filters to Python sources before 4.1")
