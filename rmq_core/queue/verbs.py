@@ -172,9 +172,10 @@ class Admin(QueuePart[E]):
 
 
 def can(queue: Any, name: str) -> bool:
-    """Return whether a queue, or its class, has a method for operators."""
+    """Return whether a queue, its class, or an object that wraps a queue, has a method for operators."""
     admin = queue.admin
-    return hasattr(admin if isinstance(admin, type) else type(admin), name)
+    kind = admin if isinstance(admin, type) else type(admin)
+    return hasattr(kind if issubclass(kind, Admin) else admin, name)
 
 
 def lacking_verb(discipline: str, name: str, what: str | None = None) -> Lacks:

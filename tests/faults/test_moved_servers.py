@@ -73,7 +73,7 @@ def test_a_queue_goes_on_with_its_leases_on_the_new_server(moving: Moving, disci
         queue = ends.enter_context(closing(open_queue(url, "q", discipline, config=kit.config("q", LONG_S))))
         able = queue.capabilities
         payloads: list[Any] = [str(number) if able.payload == "id" else {"n": number} for number in range(6)]
-        if able.admin.dead_letters:
+        if able.dead_letters:
             queue.publish(payloads[0])
             for _ in range(DELIVERIES):
                 queue.nack(claimed(queue), reason="it failed")
@@ -92,8 +92,8 @@ def test_a_queue_goes_on_with_its_leases_on_the_new_server(moving: Moving, disci
         assert queue.ack(acked).settled == 1
         queue.nack(nacked, reason="it failed on the new server")
         queue.release(released)
-        dead = queue.admin.redrive() if able.admin.dead_letters else 0
-        assert dead == able.admin.dead_letters
+        dead = queue.admin.redrive() if able.dead_letters else 0
+        assert dead == able.dead_letters
         if not able.fenced:
             queue.ack(lost)
         elif kit.recover:

@@ -52,7 +52,7 @@ def test_a_message_is_acked_when_its_handler_returns_and_nacked_when_it_raises(
     assert seen == [("good", 1, []), ("bad", 1, []), ("bad", 2, ["OSError: no disk"])]
     assert queue.stats()[:4] == (0, 0, 0, 0)
     (failed,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert "OSError: no disk" in failed.message
+    assert "OSError: no disk" in failed.getMessage()
     assert failed.exc_info is not None
 
 
@@ -159,7 +159,7 @@ def test_once_a_minute_the_run_logs_what_it_did_and_what_is_left(
     queue = world.queue()
     queue.publish_many([*"ab"])
     run(world, queue, lambda _: None)
-    told = [record.message for record in caplog.records if "minute" in record.message]
+    told = [record.getMessage() for record in caplog.records if "minute" in record.getMessage()]
     assert told[0] == "queue 'q': in the last minute 1 handled, 0 failed (0 dead), 0 lost; 1 ready"
     assert told[1].endswith("1 handled, 0 failed (0 dead), 0 lost; 0 ready")
 
