@@ -57,7 +57,7 @@ class RequestedRuns:
         return instance.get_run_records(self._filter(statuses=UNFINISHED), limit=RUNS_LOOKED_AT)
 
     def in_vain(self, instance: dg.DagsterInstance, rings: Sequence[str]) -> dict[str, EndedInVain]:
-        """Return, for each value of the tag RING, the runs that ended without a claim: a claim changes the value."""
+        """Return, by value of the tag RING, the runs that ended without a claim. A claim changes the value."""
         found: dict[str, list[dg.RunRecord]] = {}
         # The query has this tag alone, because it selects few runs; with that of the sensor it takes 0.3 s in SQLite.
         tags = dg.RunsFilter(tags={RING: list(rings)}, statuses=FINISHED)

@@ -406,7 +406,7 @@ def survives(mutant: Mutant, number: int) -> bool:
 
 
 def main() -> None:
-    """Print each mutant with what became of it; exit with 1 if one survives. The committed code is what is broken."""
+    """Print for each mutant whether its test killed it; exit with 1 if one survives. It mutates the committed code."""
     chosen = [int(number) for number in sys.argv[1:]] or range(len(MUTANTS))
     subprocess.run(["git", "worktree", "add", "--force", "--detach", str(TREE)], cwd=ROOT, check=True)
     survivors = 0

@@ -1,7 +1,7 @@
 """The marks of what operators do to single messages: edit, discard, run now, cancel, redrive.
 
-Each mark has entries for the journal along. An operator's process need not be set to keep a journal: the flush of its
-marks adds the entries if the queue has one.
+Each mark carries entries for the journal. The flush that stores the mark adds them if the queue keeps a journal, so an
+operator's process needs no journal setting.
 """
 
 from __future__ import annotations

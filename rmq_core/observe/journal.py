@@ -19,9 +19,9 @@ from rmq_core.exchange.scripts import script
 from rmq_core.history import actor
 from rmq_core.messages import Lease
 from rmq_core.observe.acts import EVENTS
-from rmq_core.observe.around import Begin, Invocation
 from rmq_core.observe.entries import lines
 from rmq_core.observe.fact import Act, Fact
+from rmq_core.observe.middleware import Begin, Invocation
 from rmq_core.policy import milliseconds, whole
 
 _AT_ONCE = 100
@@ -127,7 +127,7 @@ def ids_of(lease: Any) -> list[str]:
     try:
         return [_id_in(envelope) for envelope in lease.envelopes or ()]
     except ValueError:
-        return []  # whoever decodes these messages gets the error
+        return []  # decoding the messages raises the error
 
 
 def _lease_of(fact: Fact) -> dict[str, str]:

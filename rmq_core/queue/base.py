@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
-from rmq_core.observe.around import Begin, Invocation
+from rmq_core.observe.middleware import Begin, Invocation
 from rmq_core.protocol import Capabilities
 from rmq_core.queue.registry import provisional
 

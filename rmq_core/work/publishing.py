@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
 from rmq_core.messages import NewMessage
-from rmq_core.observe.around import Begin, Invocation, begin_with
+from rmq_core.observe.middleware import Begin, Invocation, begin_with
 from rmq_core.queue.keys import check_name
 
 P = TypeVar("P")

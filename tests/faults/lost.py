@@ -1,4 +1,4 @@
-"""A call of a queue with a fault at each command that it sends: it tells the same, and leaves the queue the same."""
+"""Repeat a call with a fault at each command that it sends: the result and the queue afterwards stay the same."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ _names = itertools.count()
 
 @dataclass(frozen=True)
 class Kind:
-    """Queues of a discipline; `told` and `picture` leave out what differs between runs. `first` precedes each call."""
+    """Queues of a discipline. `comparable` reduces a result, and `snapshot` the stored queue, to what all runs have in
+    common. `first` precedes each call."""
 
     discipline: str
     config: Callable[[str], Any]
-    told: Callable[[Any], Any]
-    picture: Callable[[redis.Redis, str], Any]
+    comparable: Callable[[Any], Any]
+    snapshot: Callable[[redis.Redis, str], Any]
     first: Callable[[Any], object] = lambda queue: queue
 
 
 def play(world: World, wire: Proxy, kind: Kind, call: Call, fault: Fault | None = None, at: int = 0) -> tuple[str, Any]:
-    """Call once on a new queue; return its name, and what the call told together with the queue after it."""
+    """Call once on a new queue; return its name, and the result together with a snapshot of the queue afterwards."""
     prepare, act = call
     name = f"q{next(_names)}"
     config = kind.config(name)
@@ -43,7 +44,7 @@ def play(world: World, wire: Proxy, kind: Kind, call: Call, fault: Fault | None 
     except RedisMessageQueueError as error:
         result = error
     assert bool(wire.hit) == (fault is not None)
-    return name, (kind.told(result), kind.picture(world.client, name))
+    return name, (kind.comparable(result), kind.snapshot(world.client, name))
 
 
 def check_each_loss(world: World, wire: Proxy, kind: Kind, call: Call, fault: Fault) -> None:
@@ -57,4 +58,4 @@ def check_each_loss(world: World, wire: Proxy, kind: Kind, call: Call, fault: Fa
         assert found == calm, f"at command {at} of {commands}"
         if fault == Fault.REQUEST_LATE:
             assert wire.deliver_late()
-            assert kind.picture(world.client, name) == calm[1], f"a late command {at} of {commands} changed something"
+            assert kind.snapshot(world.client, name) == calm[1], f"a late command {at} of {commands} changed something"

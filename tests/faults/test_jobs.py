@@ -95,14 +95,14 @@ def _large(queue: Any) -> int:
     return int(queue.claim(max_messages=4500).count)
 
 
-def told(result: Any) -> Any:
+def comparable(result: Any) -> Any:
     """Return what a call returned or raised, without what differs between runs."""
     if isinstance(result, Lease):
         return result.id.startswith("~") or result.id, result.count, result.takeovers
     return type(result) if isinstance(result, Exception) else result
 
 
-def picture(client: redis.Redis, name: str) -> dict[str, Any]:
+def snapshot(client: redis.Redis, name: str) -> dict[str, Any]:
     """Return everything relevant in a queue."""
     keys = JobsKeys(name)
     envelopes = {
@@ -122,7 +122,7 @@ def _shape(envelope: bytes) -> tuple[int, bytes, int]:
     return parts.deliveries, parts.payload, parts.history.count(b"\n")
 
 
-KIND = Kind("jobs", lambda _: CONFIG, told, picture, first=methodcaller("stats"))
+KIND = Kind("jobs", lambda _: CONFIG, comparable, snapshot, first=methodcaller("stats"))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -55,14 +55,14 @@ OPERATIONS: dict[str, Call] = {
 }
 
 
-def told(result: Any) -> Any:
+def comparable(result: Any) -> Any:
     """Return what a call returned or raised, without what differs between runs."""
     if isinstance(result, Lease):
         return result.owner, [(message.payload, message.deliveries) for message in result.messages]
     return type(result) if isinstance(result, Exception) else result
 
 
-def picture(client: redis.Redis, name: str) -> dict[str, Any]:
+def snapshot(client: redis.Redis, name: str) -> dict[str, Any]:
     """Return everything relevant in a queue."""
     keys = ReliableKeys(name)
     lists = {"queue": keys.queue, "dead": keys.dead, "processing": keys.processing("w")}
@@ -76,7 +76,7 @@ def _shape(envelope: bytes) -> tuple[bytes, int, int]:
     return parts.payload, parts.deliveries, parts.history.count(b"\n")
 
 
-KIND = Kind("reliable", lambda _: CONFIG, told, picture)
+KIND = Kind("reliable", lambda _: CONFIG, comparable, snapshot)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

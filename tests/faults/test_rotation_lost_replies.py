@@ -35,13 +35,13 @@ OPERATIONS: dict[str, Call] = {
 }
 
 
-def told(result: Any) -> Any:
+def comparable(result: Any) -> Any:
     if isinstance(result, Lease):
         return [(message.payload, message.deliveries) for message in result.messages]
     return type(result) if isinstance(result, Exception) else result
 
 
-def picture(client: redis.Redis, name: str) -> dict[str, Any]:
+def snapshot(client: redis.Redis, name: str) -> dict[str, Any]:
     """Return everything relevant in a queue; whether an entry has a timestamp, not which."""
     keys = RotationKeys(name)
     entries = [entry.rpartition(b"|") for entry in client.lrange(keys.list, 0, -1)]
@@ -53,7 +53,7 @@ def picture(client: redis.Redis, name: str) -> dict[str, Any]:
     }
 
 
-KIND = Kind("rotation", lambda _: None, told, picture)
+KIND = Kind("rotation", lambda _: None, comparable, snapshot)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

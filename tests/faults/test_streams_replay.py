@@ -48,11 +48,11 @@ ACTS: dict[str, Call] = {
 }
 
 
-def told(result: Any) -> Any:
+def comparable(result: Any) -> Any:
     return repr(result) if isinstance(result, Exception) else result
 
 
-def picture(client: redis.Redis, name: str) -> Any:
+def snapshot(client: redis.Redis, name: str) -> Any:
     """Return entries, the position of the group, and who holds what after how many deliveries."""
     key = f"rmq:{{{name}}}:stream"
     pending = client.xinfo_groups(key)[0]["pending"]
@@ -65,8 +65,8 @@ def picture(client: redis.Redis, name: str) -> Any:
 KIND = Kind(
     "streams",
     lambda name: QueueConfig.named(name, claim_idle_ms=IDLE_MS),
-    told,
-    picture,
+    comparable,
+    snapshot,
     first=methodcaller("backlog"),
 )
 

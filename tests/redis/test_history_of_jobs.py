@@ -1,4 +1,4 @@
-"""The history of job queues and of workers: what is counted."""
+"""What the history of a job queue counts for queue objects and for workers."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from rmq_core.discipline.leased.operations import (
     staging,
 )
 from rmq_core.events import OnEvent
-from rmq_core.observe.around import begin_with
 from rmq_core.observe.journal import journaled
+from rmq_core.observe.middleware import begin_with
 from rmq_core.queue.base import Method, Part, QueueBase, QueuePart
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.moving import Importable

@@ -18,7 +18,7 @@ HEAD = f"""# Faults in Airflow
 What faults cost a pipeline, counted on a real Airflow: scheduler with LocalExecutor, DAG processor, triggerer and API
 server on PostgreSQL, driven by REST, with a real Spark in client mode. Made by `make faults`; do not edit.
 
-Each fault befalls four runs at once, each with {TOTAL} messages of its own under leases of {LEASE_S} s. A **sensor is
+Four runs meet each fault at once. Each has {TOTAL} messages under leases of {LEASE_S} s. A **sensor is
 deferred** and waits for one message more. A **consumer** has acked some of its messages and works on another. A **Spark
 driver** has adopted its messages, and its executors work on them. A **hand-over is pending**: the sensor has claimed,
 and the task that will adopt the lease waits for another task. Tasks retry after 5 s; Airflow takes a task for dead

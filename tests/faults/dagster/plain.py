@@ -1,5 +1,5 @@
 # No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
-"""What is deployed for sensors under load: one of five lines, and another asset."""
+"""Definitions for tests under load: a sensor requests runs of one asset while another asset is materialized."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What runs around a whole operation: the journal, spans, the headers of a publisher."""
+"""Middleware: what runs around a whole operation, such as the journal, spans, and the headers of a publisher."""
 
 from __future__ import annotations
 
