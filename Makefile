@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
-PACKAGES := rmq_core rmq_airflow rmq_dagster rmq_spark pyspark_rmq
+PACKAGES := rmq_core rmq_cli rmq_console rmq_airflow rmq_dagster rmq_spark pyspark_rmq
 # On a busy machine the workers of mypy start too late for it, which is its exit code 2; then one process checks all.
 MYPY := mypy --strict $(foreach package,$(PACKAGES),--package $(package))
 export PATH := $(CURDIR)/$(BIN):$(PATH)

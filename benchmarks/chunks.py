@@ -10,7 +10,6 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import redis
 
@@ -19,9 +18,10 @@ from benchmarks.figures import Figure, Findings, Spread, Table, percentile
 from benchmarks.inflight import SHOWN
 from benchmarks.loops import some
 from benchmarks.payloads import payloads
-from rmq_core import Lease, LeasedConfig, LeasedQueue, lua
+from rmq_core import Lease, LeasedConfig, LeasedQueue
+from rmq_core.exchange.loading import load, names
 
-NAMES = sorted(path.stem for path in Path(lua.__file__).with_name("leased").iterdir())
+NAMES = [name.partition("/")[2] for name in names("leased/")]
 SEEN_US = 100
 LOGGED = 50_000
 
@@ -46,7 +46,7 @@ def _warm(client: redis.Redis) -> None:
 
 def _pass(client: redis.Redis, messages: int) -> dict[str, list[float]]:
     """Run all steps; return the milliseconds of the logged calls, by script."""
-    known = {lua.load(f"leased/{name}").sha.decode(): name for name in NAMES}
+    known = {load(f"leased/{name}").sha.decode(): name for name in NAMES}
     seen: dict[str, list[float]] = defaultdict(list)
     for step in _steps(client, messages):
         client.slowlog_reset()

@@ -17,8 +17,8 @@ import redis
 
 from benchmarks import cores
 from benchmarks.payloads import payloads
-from rmq_core import LeasedQueue, lua
-from rmq_core.exchange import scripts
+from rmq_core import LeasedQueue
+from rmq_core.exchange import loading, scripts
 
 CALLS = 3000
 SLOT = {
@@ -72,7 +72,7 @@ def _server_s(client: Any) -> float:
 @contextmanager
 def _without_slot() -> Iterator[None]:
     """Let publish run the script that neither reads nor writes its slot."""
-    read = lua._read  # noqa: SLF001  a script without its slot exists nowhere else
+    read = loading._read  # noqa: SLF001  a script without its slot exists nowhere else
 
     def changed(name: str) -> str:
         text = read(name)
@@ -83,16 +83,16 @@ def _without_slot() -> Iterator[None]:
         return text
 
     _forget()
-    lua._read = changed  # noqa: SLF001
+    loading._read = changed  # noqa: SLF001
     try:
         yield
     finally:
-        lua._read = read  # noqa: SLF001
+        loading._read = read  # noqa: SLF001
         _forget()
 
 
 def _forget() -> None:
-    lua.load.cache_clear()
+    loading.load.cache_clear()
     scripts._ARRANGED.clear()  # noqa: SLF001
 
 

@@ -21,7 +21,7 @@ from benchmarks.payloads import payloads
 from benchmarks.rounds import Contender, race
 from benchmarks.targets import at_least
 from rmq_core import LeasedQueue
-from rmq_core.lua import load
+from rmq_core.exchange.loading import load
 
 Publish: TypeAlias = Callable[[redis.Redis, Iterable[str]], None]
 SERVERS = ("7.0", "8.6")

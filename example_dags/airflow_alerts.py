@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 
 from rmq_airflow.notifications.queue import RedisQueueNotifier
 from rmq_airflow.operators.check import RedisQueueCheckOperator
-from rmq_core.work import LimitBounds, StatsLimits
+from rmq_core.orchestrate import LimitBounds, StatsLimits
 
 QUEUE = "airport-months-to-check"
 

@@ -14,12 +14,11 @@ from typing import Literal, TypedDict
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
 
-from rmq_airflow.batch import TaskBatch
-from rmq_airflow.claiming import claim
+from rmq_airflow.batch import TaskBatch, claim
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.tracing import working_on
+from rmq_airflow.metrics import working_on
 from rmq_core import LeasedQueue, LeaseLost, Message
-from rmq_core.work import conclude
+from rmq_core.orchestrate import conclude
 
 FAILED_DELAY_S = 60.0  # without this delay, a drain would retry a failing message ten times within a second
 Ended = Literal["empty", "max_messages", "max_time"]

@@ -25,7 +25,7 @@ def ended(owners: Collection[str]) -> Mapping[str, tuple[str, bool]]:
     if not tasks:
         return {}
     try:
-        found = import_module("rmq_airflow.plugin.instances").standings(tasks)
+        found = import_module("rmq_airflow.plugin.holders").standings(tasks)
     except Exception as error:  # no fault of Airflow may stop the tool that calls this
         log.debug("Airflow does not report which tasks have ended: %s", type(error).__name__)
         return {}

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from rmq_core.work import Relation
+from rmq_core.orchestrate import Relation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import Asset
 from airflow.sdk.execution_time.context import OutletEventAccessor
 
 from rmq_core import ConfigurationError
-from rmq_core.work import by_queue
+from rmq_core.orchestrate import by_queue
 
 LONGEST = 250
 """Airflow accepts keys of at most this many characters."""

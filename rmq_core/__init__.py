@@ -1,7 +1,8 @@
 """RMQ: a Redis work queue that data pipelines can trust. `__all__` lists the public names of this package.
 
 Rarer ones are in `rmq_core.errors`, `events`, `messages`, `protocol` and `reports`, those of a single discipline in
-`rmq_core.jobs`, `redis_message_queue`, `reliable`, `rotation` and `streams`; `rmq_core.work` is for orchestrators.
+`rmq_core.jobs`, `redis_message_queue`, `reliable`, `rotation` and `streams`; orchestrators use
+`rmq_core.orchestrate`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,6 @@ from rmq_core._version import __version__ as __version__
 from rmq_core.batch import Batch
 from rmq_core.connection.clients import sync_client as _client
 from rmq_core.connection.settings import RedisSettings
-from rmq_core.discipline.leased.config import LeasedConfig
-from rmq_core.discipline.leased.survey import backlogs, holding
-from rmq_core.discipline.leased.sync import LeasedQueue
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.matching import Match
 from rmq_core.errors import (
@@ -33,32 +31,34 @@ from rmq_core.errors import (
     Unsupported,
 )
 from rmq_core.errors import translated as _translated
+from rmq_core.kernel.registry import found_in as _found_in
+from rmq_core.kernel.registry import list_all as _list_all
+from rmq_core.kernel.registry import look_up as _look_up
+from rmq_core.kernel.registry import named_in as _named_in
+from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.queue import LeasedQueue, backlogs, holding
 from rmq_core.messages import Isolation, Lease, NewMessage, Stage
 from rmq_core.policy import Backoff, Durability, Overflow, exponential
 from rmq_core.protocol import WorkQueue, open_queue
-from rmq_core.queue.registry import found_in as _found_in
-from rmq_core.queue.registry import list_all as _list_all
-from rmq_core.queue.registry import look_up as _look_up
-from rmq_core.queue.registry import named_in as _named_in
 
 if TYPE_CHECKING:
-    from rmq_core.compat.sync import RedisMessageQueue
-    from rmq_core.discipline.jobs.sync import JobQueue
-    from rmq_core.discipline.reliable.reaper import Reaper
-    from rmq_core.discipline.reliable.sync import ReliableQueue
-    from rmq_core.discipline.rotation.sync import RotationQueue
-    from rmq_core.discipline.streams.consumer import QueueConsumer
-    from rmq_core.discipline.streams.sync import StreamQueue
+    from rmq_core.jobs.queue import JobQueue
+    from rmq_core.redis_message_queue.queue import RedisMessageQueue
+    from rmq_core.reliable.queue import ReliableQueue
+    from rmq_core.reliable.reclaiming import Reaper
+    from rmq_core.rotation.queue import RotationQueue
+    from rmq_core.streams.consumer import QueueConsumer
+    from rmq_core.streams.queue import StreamQueue
 
 # Few programs need more than one discipline, and modules that import redis-py take longer to load than all others.
 _ON_FIRST_USE = {
-    "JobQueue": "discipline.jobs.sync",
-    "QueueConsumer": "discipline.streams.consumer",
-    "Reaper": "discipline.reliable.reaper",
-    "RedisMessageQueue": "compat.sync",
-    "ReliableQueue": "discipline.reliable.sync",
-    "RotationQueue": "discipline.rotation.sync",
-    "StreamQueue": "discipline.streams.sync",
+    "JobQueue": "jobs.queue",
+    "QueueConsumer": "streams.consumer",
+    "Reaper": "reliable.reclaiming",
+    "RedisMessageQueue": "redis_message_queue.queue",
+    "ReliableQueue": "reliable.queue",
+    "RotationQueue": "rotation.queue",
+    "StreamQueue": "streams.queue",
 }
 __all__ = [
     "Backoff",

@@ -23,10 +23,10 @@ from rmq_core.reports import Backlog, Published, PublishReport, QueueStats, RunR
 class Discipline(NamedTuple):
     """The description of a discipline, kept outside its package so that the package is loaded only when it is used.
 
-    queue: the name of its class in the module `sync` of that package; the class in the module `aio` is Async<queue>.
-    commands: the commands that it sends to Redis besides those that its scripts call. scripts: the folders of `lua`
-    that it uses; without any, its own folder. keys: the part before the queue's name in its keys. bare: one of its keys
-    is the queue's name alone. package: its package, when that is not in `rmq_core.discipline`.
+    queue: the name of its class in the module `queue` of that package; the class in the module `aio` is Async<queue>.
+    commands: the commands that it sends to Redis besides those that its scripts call. scripts: how the names of the
+    scripts begin that it uses besides those of its own folder. keys: the part before the queue's name in its keys.
+    bare: one of its keys is the queue's name alone. package: its package, when that is not in `rmq_core`.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Discipline(NamedTuple):
 
     def load(self, *, blocking: bool = True) -> Any:
         """Return its queue class: the blocking one, or the one for asyncio."""
-        module = import_module(f"{self.package or f'rmq_core.discipline.{self.name}'}.{'sync' if blocking else 'aio'}")
+        module = import_module(f"{self.package or f'rmq_core.{self.name}'}.{'queue' if blocking else 'aio'}")
         return getattr(module, self.queue if blocking else f"Async{self.queue}")
 
 
@@ -50,34 +50,33 @@ DISCIPLINES = {
             "leased",
             "LeasedQueue",
             ("BLPOP", "GET", "HGET", "PTTL", "ZRANGE", "SUBSCRIBE", "WAIT", "WAITAOF"),
-            ("leased", "lists", "progress", "history", "journal"),
+            ("kernel/list_", "kernel/import_progress", "observe/"),
         ),
         Discipline(
             "reliable",
             "ReliableQueue",
             ("BLMOVE", "ZRANGE"),
-            ("reliable", "lists"),
+            ("kernel/list_",),
             "reliable:",
         ),
         Discipline(
             "rotation",
             "RotationQueue",
             ("BLPOP",),
-            ("rotation",),
-            "rotation:",
+            keys="rotation:",
             bare=True,
         ),
         Discipline(
             "streams",
             "StreamQueue",
             ("XADD", "XACK", "XREADGROUP", "XCLAIM", "XPENDING", "XGROUP|CREATE"),
-            ("streams", "pages"),
+            ("kernel/page_of_",),
         ),
         Discipline(
             "jobs",
             "JobQueue",
             ("BLPOP", "GET", "HGET", "LRANGE", "XRANGE", "XREAD", "XREADGROUP", "XREVRANGE"),
-            ("jobs", "lists", "pages", "progress", "history"),
+            ("kernel/", "observe/history_"),
         ),
     )
 }

@@ -16,7 +16,7 @@ from rmq_core.envelope.codec import header_items, split
 from rmq_core.errors import ConfigurationError, MalformedMessage
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
-from rmq_core.observe.middleware import Begin, Invocation, begin_with
+from rmq_core.observe.fact import Begin, Invocation, begin_with
 from rmq_core.protocol import require
 from rmq_core.reports import Published, PublishReport, SettleReport
 

@@ -8,21 +8,19 @@ from __future__ import annotations
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from rmq_core import __version__
-from rmq_dagster.assets import redis_queue_asset
-from rmq_dagster.batch import ClaimedBatch
-from rmq_dagster.checks import Limit, QueueLimits, redis_queue_checks
-from rmq_dagster.dead_letters import redis_queue_dead_letters
+from rmq_dagster.assets.checks import Limit, QueueLimits, redis_queue_checks
+from rmq_dagster.assets.dead_letters import redis_queue_dead_letters
+from rmq_dagster.assets.queue import publish_op, redis_queue_asset
 from rmq_dagster.definitions import redis_queue_definitions
-from rmq_dagster.observer import redis_queue_observer
-from rmq_dagster.ops import publish_op
-from rmq_dagster.outbox import Outbox
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.pipes import LeasedInvocation, PipesRedisQueueSparkClient
-from rmq_dagster.redrive import RedriveConfig, redis_queue_redrive_job
 from rmq_dagster.resources import RedisQueueResource
-from rmq_dagster.sensors import build_redis_queue_sensor
-from rmq_dagster.status import redis_queue_status_sensors
-from rmq_dagster.submitting import SubmittedBatch
+from rmq_dagster.runs.claiming import ClaimedBatch
+from rmq_dagster.runs.publishing import Outbox
+from rmq_dagster.runs.submitting import SubmittedBatch
+from rmq_dagster.sensors.building import build_redis_queue_sensor, redis_queue_observer
+from rmq_dagster.sensors.redrive import RedriveConfig, redis_queue_redrive_job
+from rmq_dagster.sensors.status import redis_queue_status_sensors
 
 __all__ = [
     "ClaimedBatch",

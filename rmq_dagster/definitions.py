@@ -9,17 +9,16 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig
-from rmq_core.work import StatsLimits
-from rmq_dagster.assets import redis_queue_asset
-from rmq_dagster.checks import redis_queue_checks
-from rmq_dagster.dead_letters import redis_queue_dead_letters
+from rmq_core.orchestrate import StatsLimits
+from rmq_dagster.assets.checks import redis_queue_checks
+from rmq_dagster.assets.dead_letters import redis_queue_dead_letters
+from rmq_dagster.assets.queue import redis_queue_asset
 from rmq_dagster.names import dead_letters_asset_name, queue_asset_name
-from rmq_dagster.observer import OBSERVE_EVERY_S, redis_queue_observer
 from rmq_dagster.partitions import QueuePartitions, named_after
-from rmq_dagster.redrive import redis_queue_redrive_job
 from rmq_dagster.resources import RedisQueueResource
-from rmq_dagster.sensors import build_redis_queue_sensor
-from rmq_dagster.status import redis_queue_status_sensors
+from rmq_dagster.sensors.building import OBSERVE_EVERY_S, build_redis_queue_sensor, redis_queue_observer
+from rmq_dagster.sensors.redrive import redis_queue_redrive_job
+from rmq_dagster.sensors.status import redis_queue_status_sensors
 
 
 def redis_queue_definitions(

@@ -1,5 +1,10 @@
 """`PipesRedisQueueSparkClient`: run a Spark driver through Dagster Pipes on a lease, and ack inside the run.
 
+The driver's processes: when the block ends, every process that the command started has ended.
+
+Killing `spark-submit` alone leaves its Python driver running, so the command gets a session of its own and signals go
+to the whole process group.
+
 The run claims, hands the lease over to the driver, polls both, and succeeds only when the messages are settled. While
 Dagster will retry, a failure keeps the lease, and the retry gets the same messages back; the last failure nacks them. A
 cancelled run stops Spark and releases the messages untouched.
@@ -8,22 +13,54 @@ cancelled run stops Spark and releases the messages untouched.
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import dagster as dg
 
 from rmq_core import Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue, QueueUnavailable
-from rmq_core.work import OnSettled, Submission, check_on_settled
-from rmq_dagster import runs
-from rmq_dagster.claiming import check_batch, claim, shortened
-from rmq_dagster.console_link import console_link
-from rmq_dagster.driver import DriverProcess
-from rmq_dagster.ending import concluding
+from rmq_core.orchestrate import OnSettled, Submission, check_on_settled, end_group
+from rmq_dagster.names import console_link
 from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.runs import identity
+from rmq_dagster.runs.claiming import check_batch, claim, concluding, shortened
+
+
+class DriverProcess:
+    """A command running in its own process group: `with DriverProcess(...) as driver: driver.wait(1.0)`."""
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None, stop_grace_s: float = 10
+    ) -> None:
+        self._stop_grace_s = stop_grace_s
+        self._process = subprocess.Popen(list(command), env={**os.environ, **env}, cwd=cwd, start_new_session=True)
+        self.pid = self._process.pid
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Return the exit code (negative: the signal that killed it), or None when it still runs after `timeout_s`."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> None:
+        """Send SIGTERM to the group, and SIGKILL after the grace time, or at once when interrupted a second time."""
+        try:
+            end_group(self.pid, self._stop_grace_s, self._process.poll)
+        finally:
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
 
 LOOK_S = 1.0  # seconds between two polls of the lease, at most
 
@@ -32,7 +69,7 @@ class LeasedInvocation(dg.PipesClientCompletedInvocation):
     """The report of a driver and the outcome of its messages: `claimed`, and `rmq/...` in the metadata."""
 
     def __init__(
-        self, context: runs.StepContext, metadata: Mapping[str, Any], session: dg.PipesSession | None = None
+        self, context: identity.StepContext, metadata: Mapping[str, Any], session: dg.PipesSession | None = None
     ) -> None:
         super().__init__(session, metadata)  # type: ignore[arg-type]  # an empty run opens no session
         self._context, self._empty = context, session is None
@@ -77,7 +114,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
     def run(  # type: ignore[override]  # Dagster's clients name their arguments instead of taking **kwargs
         self,
         *,
-        context: runs.StepContext,
+        context: identity.StepContext,
         command: Sequence[str],
         extras: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
@@ -95,7 +132,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
     def completed(
         self,
         *,
-        context: runs.StepContext,
+        context: identity.StepContext,
         command: Sequence[str],
         extras: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
@@ -124,13 +161,13 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
             with _acked_at_the_end(queue, submission) as acked:
                 yield LeasedInvocation(context, self._metadata(lease, acked, time.monotonic() - started), session)
 
-    def _claimed(self, context: runs.StepContext, queue: LeasedQueue) -> tuple[Lease | None, dict[str, Any]]:
+    def _claimed(self, context: identity.StepContext, queue: LeasedQueue) -> tuple[Lease | None, dict[str, Any]]:
         try:
             return claim(context, queue, max_messages=self.max_messages, on_settled=self.on_settled), {}
         except LeaseAlreadySettled as settled:
             return None, {"rmq/acked_before": settled.acked}
 
-    def _session(self, context: runs.StepContext, extras: Mapping[str, Any] | None) -> Any:
+    def _session(self, context: identity.StepContext, extras: Mapping[str, Any] | None) -> Any:
         return dg.open_pipes_session(
             context=context,
             context_injector=dg.PipesTempFileContextInjector(),
@@ -164,7 +201,7 @@ def _acked_at_the_end(queue: LeasedQueue, submission: Submission) -> Iterator[in
         submission.finish()
 
 
-def _watch(context: runs.StepContext, driver: DriverProcess, submission: Submission) -> None:
+def _watch(context: identity.StepContext, driver: DriverProcess, submission: Submission) -> None:
     """Poll the lease until the driver ends. Raise `LeaseLost` as soon as another holder has its messages."""
     while (code := driver.wait(min(LOOK_S, submission.pace_s))) is None:
         try:

@@ -17,17 +17,16 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, RedisSettings
+from rmq_core.orchestrate import OnSettled, publishing_as
 from rmq_core.reports import PublishReport, QueueStats
 from rmq_core.tracing import traced
-from rmq_core.work import OnSettled, publishing_as
-from rmq_dagster import runs
-from rmq_dagster.batch import ClaimedBatch, Terms, working
-from rmq_dagster.doorbell import Doorbell
-from rmq_dagster.outbox import Outbox, collecting
 from rmq_dagster.partitions import QueuePartitions
-from rmq_dagster.publisher import headers_of
-from rmq_dagster.requested import repository_of, sensor_of
-from rmq_dagster.submitting import SubmittedBatch, submitting
+from rmq_dagster.runs import identity
+from rmq_dagster.runs.claiming import ClaimedBatch, Terms, working
+from rmq_dagster.runs.doorbell import Doorbell
+from rmq_dagster.runs.publishing import Outbox, collecting, headers_of
+from rmq_dagster.runs.requested import repository_of, sensor_of
+from rmq_dagster.runs.submitting import SubmittedBatch, submitting
 
 # Dagster abandons a tick after 60 s but lets its body run on: end well before that.
 TICK_RETRY_BUDGET_S = 4
@@ -149,7 +148,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
             return opened.publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
 
     def outbox(
-        self, context: runs.StepContext, queue: str, *, config: LeasedConfig | None = None
+        self, context: identity.StepContext, queue: str, *, config: LeasedConfig | None = None
     ) -> AbstractContextManager[Outbox]:
         """Collect messages in a block of a step and publish them at its end, once however often the step is retried.
 
@@ -163,7 +162,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
 
     def claimed(
         self,
-        context: runs.StepContext,
+        context: identity.StepContext,
         queue: str,
         *,
         max_messages: int = 1000,
@@ -191,7 +190,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
 
     def submitted(
         self,
-        context: runs.StepContext,
+        context: identity.StepContext,
         queue: str,
         *,
         secrets: Mapping[str, str] | None = None,

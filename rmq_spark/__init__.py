@@ -5,9 +5,9 @@ from __future__ import annotations
 from rmq_spark.batch.claimed import BatchPolicy, ClaimedBatch, adopted_batch, claimed_batch
 from rmq_spark.batch.watch import exit_with_parent
 from rmq_spark.data_source import RmqDataSource
-from rmq_spark.place.application import named_publisher
 from rmq_spark.place.shards import shard_names
-from rmq_spark.read.payloads import parsed, split_json
+from rmq_spark.place.source import named_publisher
+from rmq_spark.read.values import parsed, split_json
 from rmq_spark.runtime.java import java_home, spark_environment
 from rmq_spark.runtime.session import register, session
 from rmq_spark.schema import MESSAGE_SCHEMA

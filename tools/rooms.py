@@ -11,7 +11,7 @@ import sys
 
 import grimp
 
-PACKAGES = ("rmq_core", "rmq_airflow", "rmq_dagster", "rmq_spark")
+PACKAGES = ("rmq_core", "rmq_cli", "rmq_console", "rmq_airflow", "rmq_dagster", "rmq_spark")
 
 
 def rooms_of(graph: grimp.ImportGraph, package: str) -> tuple[set[str], set[tuple[str, str]]]:

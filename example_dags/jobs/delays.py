@@ -1,7 +1,7 @@
 """The Spark job of the demo: departure delays by carrier and weather, for the airport-days of one lease.
 
-A submitter hands the lease over (see `rmq_core.work.Handover`). Each airport-day has a folder of its own. So a replay
-overwrites exactly the files of an earlier try, even if the item is redelivered under another lease.
+A submitter hands the lease over (see `rmq_core.orchestrate.Handover`). Each airport-day has a folder of its own. So a
+replay overwrites exactly the files of an earlier try, even if the item is redelivered under another lease.
 """
 
 from __future__ import annotations

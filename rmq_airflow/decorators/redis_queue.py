@@ -27,19 +27,25 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk.bases.xcom import BaseXCom
 
-from rmq_airflow.batch import ReleaseOnKillMixin, TaskBatch
-from rmq_airflow.claiming import adopt, check_bound, check_discipline, check_handed, check_queue, claim
+from rmq_airflow.batch import (
+    ReleaseOnKillMixin,
+    TaskBatch,
+    adopt,
+    check_bound,
+    check_discipline,
+    check_handed,
+    check_queue,
+    claim,
+)
 from rmq_airflow.drain import reason_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.killed import TaskKilled
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import report_counts
-from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
-from rmq_airflow.tracing import working_on
+from rmq_airflow.metrics import report_counts, working_on
+from rmq_airflow.retries import TaskKilled, keep_lease_s, warn_of_short_lease
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue
-from rmq_core.work import Claimed, OnSettled, check_on_settled, conclude
+from rmq_core.orchestrate import Claimed, OnSettled, check_on_settled, conclude
 
 MESSAGES = "messages"
 SETTLED_BEFORE = "settled_before"

@@ -14,11 +14,10 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import BaseNotifier, Context
 
-from rmq_airflow.claiming import check_discipline, check_queue
+from rmq_airflow.batch import check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.metrics import report_counts
-from rmq_airflow.tracing import trace_headers
+from rmq_airflow.metrics import report_counts, trace_headers
 from rmq_core import LeasedConfig, WorkQueue
 from rmq_core.protocol import AsyncWorkQueue, require
 from rmq_core.reports import Published

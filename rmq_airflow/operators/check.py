@@ -8,11 +8,11 @@ from typing import Any, TypedDict
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
 
-from rmq_airflow.claiming import check_queue
+from rmq_airflow.batch import check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.links import RedisQueueLink
 from rmq_core import LeasedConfig
-from rmq_core.work import ALERTS, Exceeded, StatsLimits
+from rmq_core.orchestrate import ALERTS, Exceeded, StatsLimits
 
 
 class CheckReport(TypedDict):
@@ -33,7 +33,7 @@ class RedisQueueCheckOperator(BaseOperator):
     .. seealso:: :ref:`howto/operator:RedisQueueCheckOperator`
 
     :param redis_queue: the queue to check (templated)
-    :param limits: a ``StatsLimits``; ``rmq_core.work.ALERTS.stats`` when None
+    :param limits: a ``StatsLimits``; ``rmq_core.orchestrate.ALERTS.stats`` when None
     :param queue_config: by default that of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator, Context, determine_kwargs
 
-from rmq_airflow.batch import ReleaseOnKillMixin, TaskBatch
-from rmq_airflow.claiming import check_bound, check_discipline, check_queue, check_seconds
+from rmq_airflow.batch import ReleaseOnKillMixin, TaskBatch, check_bound, check_discipline, check_queue, check_seconds
 from rmq_airflow.drain import Bounds, ConsumeReport, Drain
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity

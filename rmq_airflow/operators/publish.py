@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg, determine_kwargs
 
 from rmq_airflow.assets.queue import queue_asset
-from rmq_airflow.claiming import check_discipline, check_queue, is_template
+from rmq_airflow.batch import check_discipline, check_queue, is_template
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import report_counts
+from rmq_airflow.metrics import report_counts, trace_headers
 from rmq_airflow.partitions import PartitionBy, apart, check_partitions
-from rmq_airflow.tracing import trace_headers
 from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, WorkQueue
 from rmq_core.protocol import require
 from rmq_core.reports import PublishReport

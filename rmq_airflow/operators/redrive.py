@@ -11,15 +11,15 @@ from typing import Any, TypedDict
 
 from airflow.providers.common.compat.sdk import BaseOperator, Context
 
-from rmq_airflow.claiming import check_bound, check_discipline, check_queue
+from rmq_airflow.batch import check_bound, check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
 from rmq_core import LeasedConfig
+from rmq_core.orchestrate import acting_as
 from rmq_core.protocol import require
-from rmq_core.work import acting_as
 
 
 class RedriveReport(TypedDict):

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from airflow.providers.common.compat.sdk import BaseOperator, Context, XComArg
 
-from rmq_airflow.claiming import HandedOver, check_handed, check_queue
+from rmq_airflow.batch import HandedOver, check_handed, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink

@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout, Context
 
-from rmq_airflow.claiming import check_discipline, claim
-from rmq_airflow.cluster import ClusterSubmitHook, check_cluster_mode, in_cluster_mode, supported
+from rmq_airflow.batch import check_discipline, claim
+from rmq_airflow.cluster import ClusterSubmitHook, RemoteDriver, check_cluster_mode, in_cluster_mode, supported
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.killed import Kill, TaskKilled, why_killed
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
-from rmq_airflow.remote import RemoteDriver
-from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
+from rmq_airflow.retries import Kill, TaskKilled, keep_lease_s, warn_of_short_lease, why_killed
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisMessageQueueError
-from rmq_core.work import Claimed, DriverGuard, LeaseWatch, OnSettled, Submission, check_on_settled, conclude
+from rmq_core.orchestrate import Claimed, DriverGuard, LeaseWatch, OnSettled, Submission, check_on_settled, conclude
 
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol

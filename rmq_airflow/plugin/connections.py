@@ -17,8 +17,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from rmq_airflow.location import CONNECTION_TYPE, Location, read
+from rmq_console import ServedPlace
 from rmq_core import ConfigurationError, RedisSettings
-from rmq_core.console import ServedPlace
 
 CLIENT_NAME = "rmq-airflow-page"
 PATIENCE_S = 2.0

@@ -15,7 +15,7 @@ from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from rmq_airflow.claiming import is_template
+from rmq_airflow.batch import is_template
 from rmq_airflow.links import CLAIMING, RedisQueueLink, identity_of, link
 
 if TYPE_CHECKING:

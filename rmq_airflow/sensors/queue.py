@@ -21,7 +21,7 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.triggers.base import BaseTrigger, StartTriggerArgs
 
-from rmq_airflow.claiming import (
+from rmq_airflow.batch import (
     ALL,
     MOMENT_S,
     check_bound,
@@ -42,9 +42,9 @@ from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.waiting import BacklogReport, bounded, report, tell_paused
 from rmq_core import ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue
+from rmq_core.orchestrate import Counted, Handover, check_secrets, counted, has_left
 from rmq_core.protocol import require
 from rmq_core.reports import Backlog
-from rmq_core.work import Counted, Handover, check_secrets, counted, has_left
 
 
 class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):

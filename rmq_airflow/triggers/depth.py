@@ -18,9 +18,9 @@ from airflow.observability.stats import Stats
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import SensorTrigger, tell_fired, tell_paused
 from rmq_core import QueueUnavailable
+from rmq_core.orchestrate import Counted, Threshold, counted
 from rmq_core.protocol import AsyncWorkQueue
 from rmq_core.reports import Backlog
-from rmq_core.work import Counted, Threshold, counted
 
 
 class RedisQueueDepthTrigger(SensorTrigger):

@@ -14,11 +14,11 @@ from datetime import timedelta
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rmq_airflow.claiming import check_queue, check_seconds, threshold_of
+from rmq_airflow.batch import check_queue, check_seconds, threshold_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import QueueTrigger, report, tell_fired, wait_for_ever
+from rmq_core.orchestrate import Threshold, repeat_after_s
 from rmq_core.reports import Backlog
-from rmq_core.work import Threshold, repeat_after_s
 
 
 class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):

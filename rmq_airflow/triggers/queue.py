@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import BacklogReport, SensorTrigger, report, tell_fired, wait_for_work
-from rmq_core.work import Threshold
+from rmq_core.orchestrate import Threshold
 
 
 class RedisQueueTrigger(SensorTrigger):

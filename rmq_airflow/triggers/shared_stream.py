@@ -28,7 +28,7 @@ except ImportError as error:
         "the bridge needs the shared streams of Airflow 3.3; use RedisQueueDoorbellTrigger"
     ) from error
 
-from rmq_airflow.claiming import check_queue
+from rmq_airflow.batch import check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import RECONNECT_S, QueueTrigger, wait_for_ever
 from rmq_core import Lease, MalformedMessage, Message, QueueUnavailable, RedisMessageQueueError

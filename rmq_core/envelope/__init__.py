@@ -1,1 +1,1 @@
-"""The only Python code that knows the format of a stored message; the Lua scripts use `lua/include/envelope.lua`."""
+"""The only Python code that knows the format of a stored message; the Lua scripts use `kernel/include/envelope.lua`."""

@@ -1,8 +1,10 @@
-r"""Encodes messages as envelopes and decodes them. Pure: no Redis, no clock.
+r"""How a message is stored: envelopes, ids, chunks of envelopes. Pure: no Redis, no clock.
+
+Encodes messages as envelopes and decodes them. Pure: no Redis, no clock.
 
 An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`. Its body
 `<id> <kind><length of headers> <headers><payload>` comes from the client. The scripts on the server write the part
-before the body (`lua/include/envelope.lua`), or check it if a client that publishes many messages has written it. A
+before the body (`kernel/include/envelope.lua`), or check it if a client that publishes many messages has written it. A
 line of history is `<nack|expired|edited>\t<ms>\t<owner>\t<reason>\n`. If the message failed together with others, the
 line has a suffix before its `\n`:
 `\x1f<failures together> <isolated group> <how many of them a claim may take> <deliveries not blamed on it>`.
@@ -11,17 +13,20 @@ A later version may add suffixes that begin with `\x1f`. docs/reference/stored-f
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from rmq_core.envelope.payloads import KINDS, decode_payload
-from rmq_core.errors import MalformedMessage, UnknownPayloadKind
+from rmq_core.errors import MalformedMessage, PayloadError, UnknownPayloadKind
 
 Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
 
@@ -292,3 +297,105 @@ def _length(digits: bytes) -> int:
 
 
 _NONE = Columns([], [], [], [], [], [])
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+_MOST, _MOST_BYTES = 1000, 4 << 20
+
+
+def chunks(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the items in order, in lists of at most 1,000 items and 4 MiB; `size` returns the bytes of an item."""
+    chunk: list[T] = []
+    total = 0
+    for item in items:
+        if chunk and (len(chunk) >= _MOST or total + size(item) > _MOST_BYTES):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(item)
+        total += size(item)
+    if chunk:
+        yield chunk
+
+
+def each(make: Callable[[S], T], items: Iterable[S], first: int = 0) -> Iterator[T]:
+    """Yield `make(item)` for each item. A PayloadError names the index of its item, counted from `first`."""
+    for index, item in enumerate(items, first):
+        try:
+            made = make(item)
+        except PayloadError as error:
+            error.name_index(index)
+            raise
+        yield made
+
+
+_counter = itertools.count()
+_leases = itertools.count(1)
+_prefix = os.urandom(8).hex()
+
+
+_nonces: deque[str] = deque()
+
+
+class ThisProcess:
+    """This process. `id` caches os.getpid(), which is a system call and too slow to make at every operation."""
+
+    __slots__ = ("id",)
+
+    def __init__(self) -> None:
+        self.id = os.getpid()
+
+
+process = ThisProcess()
+
+
+def nonce() -> str:
+    """Return 64 random bits in hexadecimal, read in blocks of 256: a system call for each would slow down claims."""
+    try:
+        return _nonces.pop()
+    except IndexError:
+        drawn = os.urandom(8 * 256).hex()
+        _nonces.extend(drawn[at : at + 16] for at in range(16, len(drawn), 16))
+        return drawn[:16]
+
+
+def new_id() -> str:
+    """Return an id that is unique among all processes: 64 random bits of the process and a counter."""
+    return f"{_prefix}-{next(_counter):x}"
+
+
+def new_ids(count: int) -> list[str]:
+    """Return `count` such ids."""
+    prefix = _prefix
+    return [f"{prefix}-{number:x}" for number in itertools.islice(_counter, count)]
+
+
+def anonymous_lease_id() -> str:
+    """Return a unique lease id of a form that callers cannot choose; it is short because every lease stores it."""
+    return f"~{_prefix}{next(_leases):x}"
+
+
+def _renew() -> None:
+    global _prefix  # noqa: PLW0603  a forked child must not repeat its parent's ids
+    _nonces.clear()
+    _prefix = nonce()
+    process.id = os.getpid()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+SPARK = ("spark-application-id",)
+DAGSTER = ("dagster-job", "dagster-run-id", "dagster-step-key")
+AIRFLOW = ("airflow-dag-id", "airflow-run-id", "airflow-task-id", "airflow-map-index", "airflow-loop-index")
+PUBLISHERS: Mapping[str, tuple[str, ...]] = {"spark": SPARK, "dagster": DAGSTER, "airflow": AIRFLOW}
+"""The headers by integration. A Spark job or a step may copy the headers of a message that an orchestrator published,
+so the orchestrators come last."""
+
+
+def publisher_of(headers: Mapping[str, str]) -> str:
+    """Return who published a message, such as `dagster <job>/<run>/<step>`; '' if its headers do not say."""
+    for integration, names in PUBLISHERS.items():
+        if named := [headers[name] for name in names if name in headers]:
+            return f"{integration} {'/'.join(named)}"
+    return ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from rmq_core.lua import Parameter, Script
+from rmq_core.exchange.loading import Parameter, Script
 
 Encodable: TypeAlias = bytes | str | int
 

@@ -48,8 +48,7 @@ from rmq_core.exchange.resending import (
     rest,
     rests,
 )
-from rmq_core.exchange.slots import Slots
-from rmq_core.exchange.stored_format import explained
+from rmq_core.exchange.scripts import Slots, explained
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from redis import exceptions as errors
 
-from rmq_core.envelope.ids import process
+from rmq_core.envelope.codec import process
 from rmq_core.exchange.frames import FAILURES, POOL_ARGS, is_full
 from rmq_core.exchange.pools import LOOK_AGAIN_S, ON_POOL, UNLIMITED, PoolShare
 

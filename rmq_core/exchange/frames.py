@@ -12,7 +12,7 @@ from redis import exceptions as errors
 
 from rmq_core.errors import FULL_POOL, translate
 from rmq_core.exchange import Call, Chain, Listen, Pipeline, Wait, blocks_for
-from rmq_core.exchange.slots import Slot, Slots
+from rmq_core.exchange.scripts import Slot, Slots
 
 RETRYABLE = (
     errors.ConnectionError,

@@ -17,7 +17,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from rmq_core.envelope.ids import process
+from rmq_core.envelope.codec import process
 from rmq_core.exchange.frames import FAILURES, POOL_ARGS, is_full, still_full
 
 FULL_S = 1.0

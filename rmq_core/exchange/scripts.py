@@ -1,12 +1,29 @@
-"""Builds script calls; parameters are passed by the names that the script's header declares."""
+"""Calls of scripts: their parameters by name, their call slots, and the stored format that they check.
+
+Call slots: idempotency keys, so a resent call takes effect once.
+
+A slot is a Redis key and a sequence number. A mutating script stores its reply there with the call's number; a resend
+returns that reply, and an older number is refused. A client owns one slot for each call in flight.
+
+The stored format of a queue, and the error for a client that does not understand it.
+
+A queue without the key `<prefix>format` is stored in format 1. A migration to a later format renames the main keys of
+the queue, leaves strings in their places, and writes `<prefix>format`. So the scripts of an older client fail with
+WRONGTYPE before they write. The check costs nothing: a client reads `<prefix>format` only after such an error.
+docs/reference/stored-format.md describes format 1.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from rmq_core.exchange import Call
-from rmq_core.lua import Parameter, Script, load
+from rmq_core.envelope.codec import nonce, process
+from rmq_core.errors import FormatMismatch, RedisMessageQueueError, WrongKeyType
+from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.exchange.loading import Parameter, Script, load
 
 
 def script(name: str, keys: object = None, settings: Any = None, /, **given: Any) -> Call:
@@ -63,3 +80,78 @@ def _expressions(
         else:
             message = f"{found.name} needs {name!r}"
             raise TypeError(message)
+
+
+class Slot:
+    """One key, and the number of the last call made through it."""
+
+    __slots__ = ("key", "seq")
+
+    def __init__(self, key: bytes) -> None:
+        self.key, self.seq = key, 0
+
+
+class Slots:
+    """The slots of one client for one queue. A forked child starts with new ones."""
+
+    def __init__(self, prefix: bytes, retry_budget_s: float) -> None:
+        self.ttl_ms = max(60_000, int(retry_budget_s * 2000))
+        self._prefix = prefix
+        self._own = _Own()
+
+    def take(self) -> Slot:
+        """Take a free slot; increment its number."""
+        own = self._own
+        if own.pid != process.id:
+            own = self._own = _Own()
+        try:
+            slot = own.free.pop()
+        except IndexError:
+            slot = Slot(b"%bslot:%b/%d" % (self._prefix, own.client, next(own.numbers)))
+        slot.seq += 1
+        return slot
+
+    def give(self, slot: Slot) -> None:
+        """Release a slot. A late copy of its last call is refused once a newer number is used."""
+        own = self._own
+        if own.pid == process.id:
+            own.free.append(slot)
+
+
+class _Own:
+    """Per-process state, replaced atomically: several threads of a forked child may replace it at once."""
+
+    __slots__ = ("client", "free", "numbers", "pid")
+
+    def __init__(self) -> None:
+        self.pid = process.id
+        self.client = nonce().encode()
+        self.free: deque[Slot] = deque()
+        self.numbers = itertools.count()  # atomic `next`: threads must never get the same number
+
+
+FORMAT = 1
+"""The format that this version reads and writes."""
+
+
+def format_key(prefix: bytes) -> bytes:
+    """Return the key that holds `<format> <first version of RMQ that understands it>`, for the prefix of a queue."""
+    return prefix + b"format"
+
+
+def explained(prefix: bytes, error: WrongKeyType) -> Exchange[RedisMessageQueueError]:
+    """Return FormatMismatch if the queue is stored in another format, else `error`."""
+    try:
+        stored = yield Command(("GET", format_key(prefix)))
+    except RedisMessageQueueError:
+        return error
+    kept, _, needs = _text(stored).partition(" ")
+    if not kept.isdecimal() or int(kept) == FORMAT:
+        return error
+    mismatch = FormatMismatch(int(kept), FORMAT, needs)
+    mismatch.__cause__ = error
+    return mismatch
+
+
+def _text(stored: bytes | str | None) -> str:
+    return stored.decode(errors="replace") if isinstance(stored, bytes) else stored or ""

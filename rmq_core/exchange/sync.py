@@ -17,7 +17,7 @@ import tenacity
 from redis import exceptions as errors
 
 from rmq_core.connection.clients import is_cluster
-from rmq_core.envelope.ids import process
+from rmq_core.envelope.codec import process
 from rmq_core.errors import WrongKeyType, hopeless, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
 from rmq_core.exchange.frames import (
@@ -49,8 +49,7 @@ from rmq_core.exchange.resending import (
     rest,
     rests,
 )
-from rmq_core.exchange.slots import Slots
-from rmq_core.exchange.stored_format import explained
+from rmq_core.exchange.scripts import Slots, explained
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)

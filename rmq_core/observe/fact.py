@@ -5,11 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
+from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
 from rmq_core.observe.tally import Tally
+
+
+class Invocation(NamedTuple):
+    """A call of a queue's method, before its operation begins."""
+
+    engine: Any
+    verb: str
+    operation: Callable[..., Exchange[Any]]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def exchange(self) -> Exchange[Any]:
+        return self.operation(self.engine, *self.args, **self.kwargs)
+
+
+Begin: TypeAlias = Callable[[Invocation], Exchange[Any]]
+
+
+def begin_with(queue: Any, wrap: Callable[[Begin, Invocation], Exchange[Any]]) -> None:
+    """Run the later operations of a queue as `wrap(begin, invocation)`, in which `begin` is what ran them so far."""
+    queue._begin = partial(wrap, queue._begin or Invocation.exchange)  # noqa: SLF001  no name for users of a queue
 
 
 class Act(StrEnum):

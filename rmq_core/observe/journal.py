@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from rmq_core.envelope.codec import publisher_of
 from rmq_core.envelope.payloads import one_line
-from rmq_core.envelope.publishers import publisher_of
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.history import actor
 from rmq_core.messages import Lease
-from rmq_core.observe.acts import EVENTS
-from rmq_core.observe.entries import lines
-from rmq_core.observe.fact import Act, Fact
-from rmq_core.observe.middleware import Begin, Invocation
+from rmq_core.observe.fact import Act, Begin, Fact, Invocation
+from rmq_core.observe.history import actor
+from rmq_core.observe.tally import EVENTS, lines
 from rmq_core.policy import milliseconds, whole
 
 _AT_ONCE = 100
@@ -117,7 +115,7 @@ def _write(engine: Any, found: Sequence[str]) -> Exchange[None]:
     for lo in range(0, len(found), _AT_ONCE):
         some = found[lo : lo + _AT_ONCE]
         try:
-            yield script("journal/write", engine.keys, **engine.journal._asdict(), entries=some)
+            yield script("observe/journal_write", engine.keys, **engine.journal._asdict(), entries=some)
         except RedisMessageQueueError:
             return  # the operation has had its effect; a full server refuses the entry
 

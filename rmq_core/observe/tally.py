@@ -1,4 +1,11 @@
-"""`Tally`: the sink of the history, what a queue object has counted since its last flush. `recording` flushes it.
+"""`Tally`: the sink of the history, what a queue object has counted since its last flush.
+
+The marks of what operators do to single messages: edit, discard, run now, cancel, redrive.
+
+Each mark carries entries for the journal. The flush that stores the mark adds them if the queue keeps a journal, so an
+operator's process needs no journal setting.
+
+`Tally`: the sink of the history, what a queue object has counted since its last flush. `recording` flushes it.
 
 Noting appends to a deque, which threads may do at once; the sums are made once a second. A tally that cannot be flushed
 keeps its sums, so it stays small however long Redis does not take them.
@@ -6,10 +13,12 @@ keeps its sums, so it stays small however long Redis does not take them.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from math import frexp, inf
 from threading import Lock
 from time import monotonic
@@ -18,9 +27,86 @@ from weakref import WeakSet
 
 from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
-from rmq_core.history import LETTERS, actor, bucket_below
 from rmq_core.messages import Lease
-from rmq_core.observe.acts import Acted, Action, mark_of
+from rmq_core.observe.history import LETTERS, actor, bucket_below
+
+_IDS_OF_A_LINE = 1000
+_SAME = "\t"
+
+
+def lines_of(event: str, ids: Sequence[str], **about: object) -> list[str]:
+    """Return the entries of an event about these messages, as the script takes them. about: by the names of fields."""
+    return list(lines(event, ids, {name[0]: str(value) for name, value in about.items()}))
+
+
+def lines(event: str, ids: Sequence[str], fields: Mapping[str, str]) -> Iterator[str]:
+    """Yield entries of at most 1,000 messages; fields without a value are left out."""
+    for lo in range(0, max(len(ids), 1), _IDS_OF_A_LINE):
+        entry = {"e": event, **fields, "i": packed(ids[lo : lo + _IDS_OF_A_LINE])}
+        yield json.dumps([part for pair in entry.items() if pair[1] for part in pair])
+
+
+def packed(ids: Iterable[str]) -> str:
+    """Return ids as one text. Of an id that is like the one before it up to the last `-`, the rest follows a tab."""
+    words, prefix = list[str](), ""
+    for each in ids:
+        begin, dash, end = each.rpartition("-")
+        words.append(f"{_SAME}-{end}" if dash and begin == prefix else each)
+        prefix = begin
+    return " ".join(words)
+
+
+def unpacked(text: str) -> Iterator[str]:
+    """Yield the ids of a packed text."""
+    prefix = ""
+    for word in text.split(" ") if text else ():
+        whole_id = f"{prefix}{word[1:]}" if word.startswith(_SAME) else word
+        prefix = whole_id.rpartition("-")[0]
+        yield whole_id
+
+
+EVENTS = {"edit": "edited", "discard": "deleted", "run-now": "run now", "cancel": "cancelled", "redrive": "redriven"}
+"""The kinds of marks, and the events of the journal that say the same about each message."""
+_MOST_IDS = 10_000
+_LONGEST_ID = 150
+
+
+class Action(NamedTuple):
+    """An action of an operator; what he does to several messages within a second becomes one mark."""
+
+    kind: str
+    by: str
+    detail: str
+
+
+class Acted:
+    """The messages of an action. ids: those that are known, 10,000 at most."""
+
+    __slots__ = ("count", "ids")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ids: list[str] = []
+
+    def add(self, count: int, ids: Iterable[str]) -> None:
+        self.count += count
+        self.ids += islice(ids, _MOST_IDS - len(self.ids))
+
+
+def mark_of(done: Action, acted: Acted, *, entries: bool) -> str:
+    """Return the line of a mark, and behind it the lines for the journal if `entries` is true."""
+    line = "\t".join((done.kind, one_line(done.by), text_of(acted)))
+    if not (entries and acted.ids):
+        return line
+    return "\n".join([line, *lines_of(EVENTS[done.kind], acted.ids, n=len(acted.ids), by=done.by, r=done.detail)])
+
+
+def text_of(acted: Acted) -> str:
+    """Return how many messages it was, or which one."""
+    if acted.count == 1 and acted.ids and len(acted.ids[0]) <= _LONGEST_ID:
+        return f"message {acted.ids[0]}"
+    return f"{acted.count} message{'' if acted.count == 1 else 's'}"
+
 
 INTERVAL_S = 1.0
 _LONGEST_PAUSE_S = 60.0

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.envelope.stored import message_in
 from rmq_core.errors import ImportConflict, PayloadError, Unsupported
+from rmq_core.kernel.base import tools_of
+from rmq_core.kernel.transfer import Importable, ImportEntry
 from rmq_core.protocol import DISCIPLINES
-from rmq_core.queue.base import tools_of
-from rmq_core.queue.moving import Importable, ImportEntry
-from rmq_core.transfer.lines import ExportFile, NumberedLine
+from rmq_core.transfer.exporting import ExportFile, NumberedLine
 
 _MOST, _MOST_BYTES = 1000, 4 << 20
 Report = Callable[[int], object]

@@ -10,10 +10,9 @@ import dagster as dg
 from pydantic import Field
 
 from rmq_core import ConfigurationError, LeaseLost, Message
-from rmq_dagster.batch import ClaimedBatch
-from rmq_dagster.components.base import function_at
-from rmq_dagster.components.message_asset import MessageAssetComponent
+from rmq_dagster.components.base import MessageAssetComponent, function_at
 from rmq_dagster.components.scaffolding import ConsumeScaffolder
+from rmq_dagster.runs.claiming import ClaimedBatch
 
 Function = Callable[..., Any]
 THROUGH = (LeaseLost, dg.Failure, dg.RetryRequested)

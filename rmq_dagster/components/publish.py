@@ -9,12 +9,11 @@ import dagster as dg
 from pydantic import Field
 
 from rmq_core import ConfigurationError
+from rmq_core.orchestrate import by_queue
 from rmq_core.reports import PublishReport
-from rmq_core.work import by_queue
 from rmq_dagster.components.base import QueueComponent, function_at
 from rmq_dagster.components.scaffolding import PublishScaffolder
-from rmq_dagster.console_link import console_link
-from rmq_dagster.names import dagster_name
+from rmq_dagster.names import console_link, dagster_name
 from rmq_dagster.partitions import QueuePartitions
 
 

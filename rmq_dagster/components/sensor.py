@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from rmq_dagster.checks import Limit, QueueLimits
+from rmq_dagster.assets.checks import Limit, QueueLimits
 from rmq_dagster.components.base import QueueComponent
 from rmq_dagster.components.scaffolding import SensorScaffolder
 from rmq_dagster.definitions import redis_queue_definitions
-from rmq_dagster.observer import OBSERVE_EVERY_S
+from rmq_dagster.sensors.building import OBSERVE_EVERY_S
 
 
 class LimitSettings(dg.Model, dg.Resolvable):

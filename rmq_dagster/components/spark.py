@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from rmq_dagster.components.message_asset import MessageAssetComponent
+from rmq_dagster.components.base import MessageAssetComponent
 from rmq_dagster.components.scaffolding import SparkScaffolder
 from rmq_dagster.pipes import PipesRedisQueueSparkClient
 

@@ -27,15 +27,14 @@ from rmq_core import (
     LeaseLost,
     RedisSettings,
 )
+from rmq_core.orchestrate import Handover
 from rmq_core.tracing import traced
-from rmq_core.work import Handover
-from rmq_spark.batch.ending import OnFailure, Verdicts, settled
+from rmq_spark.batch.ending import OnFailure, Verdicts, parallelism, settled, tagged_jobs
 from rmq_spark.batch.held import ShardBatch, claim_shards, name_of, slices_of
-from rmq_spark.batch.jobs import parallelism, tagged_jobs
 from rmq_spark.batch.watch import LossWatch, exit_with_parent
 from rmq_spark.data_source import frame_of
-from rmq_spark.place.application import application_of, owner_of
 from rmq_spark.place.shards import open_shards
+from rmq_spark.place.source import application_of, owner_of
 from rmq_spark.read.lease import LeaseReader, info_of
 from rmq_spark.schema import MESSAGE_SCHEMA
 

@@ -1,4 +1,10 @@
-"""How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
+"""How a batch ends: its leases are settled, and the Spark jobs of its block are cancelled.
+
+The Spark jobs of a block: tagged, so that any thread can cancel them, on a cluster and over Spark Connect alike.
+
+It uses a tag and not a job group because a thread has one group, which belongs to the user, but any number of tags.
+
+How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
 
 Each lease is settled by its own request. The verdicts on single messages come before all acks, and so does a check
 that all leases are held, which extends them for the time of the acks: if one fails, the block fails and nothing is
@@ -13,18 +19,50 @@ gets the messages that are still unsettled, and decides on them again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 from typing import Literal, TypeAlias
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from rmq_core import ConfigurationError, LeaseLost, MessageRef, RedisMessageQueueError
 from rmq_core.reports import Outcome
 from rmq_spark.batch.held import ShardBatch
 from rmq_spark.write.settling import Verdict, nack_each
+
+CONNECT_PARALLELISM = 4  # a Connect server does not report how many cores it has
+
+
+@contextmanager
+def tagged_jobs(spark: SparkSession) -> Iterator[Callable[[], object]]:
+    """Tag the jobs that this thread starts in the block; yield a function that cancels them from any thread."""
+    tag = f"rmq-{uuid.uuid4().hex}"
+    cancel: Callable[[str], object]
+    if is_connect(spark):
+        add, remove, cancel = spark.addTag, spark.removeTag, spark.interruptTag
+    else:  # the tags of a classic session leave out the jobs of RDDs, which foreachPartition starts
+        context = spark.sparkContext
+        add, remove, cancel = context.addJobTag, context.removeJobTag, context.cancelJobsWithTag
+    add(tag)
+    try:
+        yield partial(cancel, tag)
+    finally:
+        remove(tag)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether a session talks to a Spark Connect server; such a session has no SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks can run at once, as far as the session knows."""
+    return CONNECT_PARALLELISM if is_connect(spark) else spark.sparkContext.defaultParallelism
+
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rmq_core import Lease, LeaseLost, RedisSettings
+from rmq_core.orchestrate import tools_of
 from rmq_core.reports import LeaseInfo
-from rmq_core.work import tools_of
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.read.values import VALUE, with_value
 from rmq_spark.schema import LEASED, MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch

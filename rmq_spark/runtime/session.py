@@ -7,8 +7,8 @@ import os
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from rmq_spark.batch.jobs import is_connect
-from rmq_spark.place.application import application_of
+from rmq_spark.batch.ending import is_connect
+from rmq_spark.place.source import application_of
 from rmq_spark.runtime.java import spark_environment
 from rmq_spark.runtime.shipping import packed, self_contained_source, unpacked
 

@@ -1,4 +1,12 @@
-"""The leases of one stream: at most one for each batch, claimed in order, extended, and acked when Spark is done.
+"""The leases of one stream, one for each batch, and the offsets that name them.
+
+Offsets of a stream: `{"v":1,"queue":…,"consumer":…,"stream":"<uuid>","seq":n}`.
+
+Batch n of a stream is the lease `<consumer>/<stream>/<n>`. A stream belongs to one checkpoint: a new checkpoint starts
+a new stream, and restarts of a query continue the same one. An offset names its queue and consumer, so that a
+checkpoint cannot be used for others.
+
+The leases of one stream: at most one for each batch, claimed in order, extended, and acked when Spark is done.
 
 The number of a finished batch is stored before its ack, so that a run that finds a lease missing can tell whether it
 was acked or lost. This module does not depend on Spark.
@@ -10,19 +18,58 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Any
 
-from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
 from rmq_core.errors import ConsumerTaken
+from rmq_core.orchestrate import tools_of
 from rmq_core.reports import ConsumerRegistration
-from rmq_core.work import tools_of
-from rmq_spark.place.application import owner_of
 from rmq_spark.place.options import ASYNC
-from rmq_spark.place.source import Source, SourceQueue
-from rmq_spark.stream.offsets import Offset
+from rmq_spark.place.source import Source, SourceQueue, owner_of
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """All batches of a stream up to number `seq`; 0 is before the first. By default, `stream` is a new stream's id."""
+
+    queue: str
+    consumer: str
+    stream: str = field(default_factory=lambda: uuid.uuid4().hex)
+    seq: int = 0
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any], queue: str, consumer: str) -> Offset:
+        """Parse the result of `plain`. Raises ConfigurationError for the offset of another queue or consumer."""
+        if plain.get("v") != VERSION:
+            raise ConfigurationError(f"the checkpoint holds {dict(plain)!r}, which this version cannot read")
+        offset = cls(plain["queue"], plain["consumer"], plain["stream"], plain["seq"])
+        if (offset.queue, offset.consumer) != (queue, consumer):
+            raise ConfigurationError(
+                f"this checkpoint belongs to queue {offset.queue!r} and consumer {offset.consumer!r}, not to {queue!r}"
+                f" and {consumer!r}: give this query a checkpointLocation of its own"
+            )
+        return offset
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Return the JSON object that Spark writes into its log."""
+        return {"v": VERSION, **asdict(self)}
+
+    @property
+    def lease_id(self) -> str:
+        """Return the id of the lease that holds batch `seq`."""
+        return f"{self.consumer}/{self.stream}/{self.seq}"
+
+    def at(self, seq: int) -> Offset:
+        """Return the offset of batch `seq` in the same stream."""
+        return replace(self, seq=seq)
+
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,7 @@ from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
 from rmq_spark.read.lease import info_of, plan, read_slice
 from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch
 from rmq_spark.stream import options as given
-from rmq_spark.stream.ledger import Ledger, ReplayedBatch
-from rmq_spark.stream.offsets import Offset
+from rmq_spark.stream.ledger import Ledger, Offset, ReplayedBatch
 from rmq_spark.traces import without_trace
 
 log = logging.getLogger(__name__)

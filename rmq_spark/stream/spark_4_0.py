@@ -19,8 +19,8 @@ from pyspark.sql.datasource import InputPartition
 
 from rmq_core import ConfigurationError
 from rmq_spark.place.options import WRAPPER_REFUSED
-from rmq_spark.stream import options as given
-from rmq_spark.stream.offsets import Offset
+from rmq_spark.stream import options
+from rmq_spark.stream.ledger import Offset
 from rmq_spark.stream.reader import LeasedStreamReader
 from rmq_spark.traces import without_trace
 
@@ -29,7 +29,7 @@ class Spark40StreamReader(LeasedStreamReader):
     """Streams a queue's messages; `availableNow` processes one batch, whose lease stays until the next run."""
 
     _end: Offset | None = None
-    """The last offset that Spark has named or been given."""
+    """The last offset that Spark has named or been options."""
     _ended = False
     """Whether Spark commits that offset before it calls `latestOffset()` again."""
 
@@ -40,8 +40,8 @@ class Spark40StreamReader(LeasedStreamReader):
         ledger = self._ledger_of(begin)
         if self._ended:
             ledger.finish(begin.seq)
-        most = self._most(self._options[given.MOST_MESSAGES], self._options[given.MOST_BYTES])
-        self._end = self._claim(ledger, begin, most, self._options[given.POLL])
+        most = self._most(self._options[options.MOST_MESSAGES], self._options[options.MOST_BYTES])
+        self._end = self._claim(ledger, begin, most, self._options[options.POLL])
         self._ended = self._end == begin
         return self._end.plain
 

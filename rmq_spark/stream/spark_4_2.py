@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rmq_spark.stream import options as given
+from rmq_spark.stream import options
 from rmq_spark.stream.reader import LeasedStreamReader
 from rmq_spark.traces import without_trace
 
@@ -31,8 +31,8 @@ class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit from the options. A limit in bytes replaces that in rows, as Spark accepts only one."""
-        most_bytes = self._options[given.MOST_BYTES]
-        return ReadMaxRows(self._options[given.MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
+        most_bytes = self._options[options.MOST_BYTES]
+        return ReadMaxRows(self._options[options.MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """From now on, claim at most the messages ready now, without waiting for more."""
@@ -44,7 +44,7 @@ class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
         begin = self._offset(start)
         ledger = self._ledger_of(begin)
         ledger.finish(begin.seq)
-        end = self._claim(ledger, begin, self._under(limit), self._options[given.POLL] if self._patient else 0)
+        end = self._claim(ledger, begin, self._under(limit), self._options[options.POLL] if self._patient else 0)
         if end != begin:
             lease = ledger.lease(end.seq)
             self._budget -= 0 if lease.takeovers else lease.count
@@ -63,8 +63,8 @@ class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
         """Return the largest number of messages for the next batch."""
         most = self._budget
         if not isinstance(limit, ReadAllAvailable):
-            most = min(most, self._options[given.MOST_MESSAGES])
+            most = min(most, self._options[options.MOST_MESSAGES])
         if isinstance(limit, ReadMaxRows):
             most = min(most, limit.max_rows)
-        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options[given.MOST_BYTES]
+        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options[options.MOST_BYTES]
         return self._most(most, most_bytes)

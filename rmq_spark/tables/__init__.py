@@ -7,8 +7,7 @@ computing it again. The rows have no key and nothing is merged. docs/explanation
 from __future__ import annotations
 
 from rmq_spark.tables.appending import append_once, appended, appender
-from rmq_spark.tables.log import TableConflict, TableNotFound
-from rmq_spark.tables.names import BatchName, batch_names
+from rmq_spark.tables.log import BatchName, TableConflict, TableNotFound, batch_names
 
 __all__ = [
     "BatchName",

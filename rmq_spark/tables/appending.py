@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame
 
 from rmq_spark.batch.claimed import ClaimedBatch
 from rmq_spark.runtime.shipping import reduced_with_package
-from rmq_spark.tables.log import append_under, log_of
-from rmq_spark.tables.names import Messages, batch_names
+from rmq_spark.tables.log import Messages, append_under, batch_names, log_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmq_core import ConfigurationError
-from rmq_spark.tables.log import CommitConflict, TableNotFound
-from rmq_spark.tables.names import BatchName
+from rmq_spark.tables.log import BatchName, CommitConflict, TableNotFound
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import TableProperties
 
-from rmq_spark.tables.log import CommitConflict, TableNotFound
-from rmq_spark.tables.names import BatchName
+from rmq_spark.tables.log import BatchName, CommitConflict, TableNotFound
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructType
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
-from rmq_core.work import with_publisher
+from rmq_core.orchestrate import with_publisher
 from rmq_spark.place.shards import Payload
 from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, ArrowBatch, Column
 

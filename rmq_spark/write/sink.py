@@ -18,10 +18,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage, Overflow, Stage, Unsupported
-from rmq_spark.place.application import publisher_headers
 from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, text, whole
 from rmq_spark.place.shards import Payload, Router, open_shards
-from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source
+from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source, publisher_headers
 from rmq_spark.schema import ArrowBatch
 from rmq_spark.write.columns import SinkColumns, columns_of
 from rmq_spark.write.settling import OPERATION, RmqSettler, settler_of

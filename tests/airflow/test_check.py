@@ -8,7 +8,7 @@ from airflow.exceptions import AirflowException
 
 from rmq_airflow.operators.check import RedisQueueCheckOperator
 from rmq_core import LeasedConfig, LeasedQueue
-from rmq_core.work import LimitBounds, StatsLimits
+from rmq_core.orchestrate import LimitBounds, StatsLimits
 from tests.airflow.conftest import QUEUE, MakeContext
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmq_airflow.claiming import claim
+from rmq_airflow.batch import claim
 from rmq_airflow.decorators.redis_queue import redis_queue_task
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator

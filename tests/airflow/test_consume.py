@@ -19,11 +19,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rmq_airflow import claiming, drain, killed
+from rmq_airflow import batch as claiming
+from rmq_airflow import drain, retries
 from rmq_airflow.drain import TooManyFailures
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
+from rmq_airflow.retries import TaskKilled
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message
 from tests.airflow.conftest import QUEUE, MakeContext
 from tests.faults.patience import PATIENCE_S
@@ -152,8 +153,8 @@ def test_the_retry_of_a_killed_try_gets_the_same_messages_first(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish_many("abc")
-    killed = queue.claim(max_messages=2, lease_id=LEASE, owner=OWNER.format(1))
-    queue.ack(killed, killed.messages[:1])
+    retries = queue.claim(max_messages=2, lease_id=LEASE, owner=OWNER.format(1))
+    queue.ack(retries, retries.messages[:1])
     seen: list[Any] = []
     report = consume(task_context, 2, on_message=lambda message: seen.append((message.payload, message.deliveries)))
     assert seen == [("b", 2), ("c", 1)]
@@ -284,7 +285,7 @@ def test_on_kill_does_not_wait_for_a_supervisor_lock_that_the_interrupted_code_h
         with lock:
             made.on_kill()
 
-    monkeypatch.setattr(killed, "ASK_S", 0.2)
+    monkeypatch.setattr(retries, "ASK_S", 0.2)
     made = operator(on_message=work)
     context = task_context(made)
     context["ti"].get_task_states = ask
@@ -297,7 +298,7 @@ def test_on_kill_does_not_wait_for_a_supervisor_lock_that_the_interrupted_code_h
 SLEEPER = """
 import os, signal, time
 from types import SimpleNamespace
-from rmq_airflow.killed import TaskKilled
+from rmq_airflow.retries import TaskKilled
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 
 def work(message):
@@ -358,7 +359,7 @@ def test_the_span_of_the_work_links_to_the_publishers_and_contains_no_payload(
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr("rmq_airflow.tracing.tracer", provider.get_tracer("test"))
+    monkeypatch.setattr("rmq_airflow.metrics.tracer", provider.get_tracer("test"))
     queue.publish("poison", headers={"traceparent": f"00-{0xABC:032x}-{0xDEF:016x}-01"})
     queue.publish("b", headers={"traceparent": "no trace"})
     consume(task_context, on_message=fail_on("poison"))

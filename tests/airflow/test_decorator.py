@@ -11,10 +11,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk import DAG, task
 from airflow.sdk.bases.xcom import BaseXCom
 
-from rmq_airflow import claiming
+from rmq_airflow import batch
 from rmq_airflow.decorators import redis_queue
 from rmq_airflow.decorators.redis_queue import redis_queue_task
-from rmq_airflow.killed import TaskKilled
+from rmq_airflow.retries import TaskKilled
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_core import ConfigurationError, LeasedQueue, LeaseLost
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
@@ -234,7 +234,7 @@ def test_on_kill_during_the_claim_releases_the_lease_and_calls_nothing(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def claim(*args: Any, **options: Any) -> Any:
-        lease = claiming.claim(*args, **options)
+        lease = batch.claim(*args, **options)
         operator.on_kill()
         return lease
 

@@ -24,7 +24,7 @@ from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_core import ConfigurationError, LeasedConfig, Unsupported, WorkQueue, open_queue
-from rmq_core.work import LimitBounds, StatsLimits
+from rmq_core.orchestrate import LimitBounds, StatsLimits
 from tests.airflow.conftest import QUEUE, MakeContext
 
 PAYLOADS: dict[str, list[Any]] = {"rotation": ["a", "b"], "streams": [{"n": 1}, {"n": 2}]}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from rmq_core.work import DriverGuard, guard
+from rmq_core.orchestrate import DriverGuard, guard
 from tests.faults.patience import PATIENCE_S
 from tests.servers.process import until
 
@@ -79,7 +79,7 @@ def test_the_death_of_the_task_process_ends_the_driver(tmp_path: Path) -> None:
     family = start_family()
     task = f"""
 import time
-from rmq_core.work import DriverGuard
+from rmq_core.orchestrate import DriverGuard
 guard = DriverGuard({family.pid})
 print("guarded", flush=True)
 time.sleep(600)

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from rmq_airflow.identity import RunMark, TaskIdentity
-from rmq_core.work import Relation
+from rmq_core.orchestrate import Relation
 
 MONDAY, TUESDAY = 1_000, 2_000
 NOW = TaskIdentity("dag", "run", "work", 3, 2, RunMark(TUESDAY, 1, 500))

@@ -41,6 +41,6 @@ def loaded() -> dict[str, list[str]]:
 @pytest.mark.parametrize("module", MODULES)
 def test_an_operator_loads_neither_the_other_disciplines_nor_redis(module: str, loaded: dict[str, list[str]]) -> None:
     found = loaded[module]
-    assert {"rmq_core.discipline.leased", module} <= set(found), "what it does use is there"
+    assert {"rmq_core.leased", module} <= set(found), "what it does use is there"
     assert {name.split(".")[1] for name in found if name.startswith("rmq_core.")} & LATER == set()
     assert [name for name in found if name.partition(".")[0] == "redis"] == []

@@ -18,10 +18,11 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from rmq_airflow import cluster
-from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
+from rmq_airflow.retries import TaskKilled
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled
-from rmq_core.work import handover, lease_watch
+from rmq_core.orchestrate import handover
+from rmq_core.orchestrate import handover as lease_watch
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 from tests.airflow.drivers import DRIVER, LEASE_ID, OWNER, UNTOLD, Background, execution_timeout, gone
 from tests.faults.patience import PATIENCE_S, eventually

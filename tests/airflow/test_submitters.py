@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 from rmq_airflow.operators.settle import RedisQueueSettleOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 from tests.airflow.floor import LEAVES_A_PIPE_OPEN
 from tests.airflow.runs import load, states, xcom

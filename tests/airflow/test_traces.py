@@ -20,7 +20,7 @@ from tests.tracing import Spans
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
     made = Spans(monkeypatch)
-    monkeypatch.setattr("rmq_airflow.tracing.tracer", made.provider.get_tracer("rmq"))
+    monkeypatch.setattr("rmq_airflow.metrics.tracer", made.provider.get_tracer("rmq"))
     return made
 
 

@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
-from rmq_airflow import wait_hubs, waiting
+from rmq_airflow import waiting
+from rmq_airflow import waiting as wait_hubs
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
-from rmq_airflow.wait_hubs import shared_hub
+from rmq_airflow.waiting import shared_hub
 from rmq_core import LeasedQueue
-from rmq_core.work import hub
+from rmq_core.orchestrate import waiting as hub
 from tests.airflow.conftest import QUEUE
 from tests.airflow.home import ROOT
 from tests.faults.patience import PATIENCE_S, eventually_async
@@ -68,7 +69,7 @@ async def test_triggers_that_start_together_read_their_connection_once(
 
 IMPORTS = """
 import asyncio, sys, threading
-from rmq_airflow.wait_hubs import shared_hub
+from rmq_airflow.waiting import shared_hub
 
 in_the_loop = []
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import typer
 
-from rmq_core.cli.app import app
-from rmq_core.queue.verbs import offered
+from rmq_cli.app import app
+from rmq_core.admin.verbs import offered
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -14,7 +14,7 @@ import pytest
 from rmq_core.protocol import DISCIPLINES
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"rmq_core", "rmq_airflow", "rmq_dagster", "rmq_spark", "pyspark_rmq"}
+PACKAGES = {"rmq_core", "rmq_cli", "rmq_console", "rmq_airflow", "rmq_dagster", "rmq_spark", "pyspark_rmq"}
 
 
 def test_the_import_contracts_of_pyproject_hold() -> None:
@@ -31,7 +31,7 @@ def test_importing_the_core_loads_no_client_library(module: str) -> None:
 
 def test_importing_the_core_loads_no_discipline_but_the_default() -> None:
     loaded = run("import sys, rmq_core; print(*{part for name in sys.modules for part in name.split('.')[1:3]})")
-    assert set(loaded.split()) & {*DISCIPLINES, "compat"} == {"leased"}
+    assert set(loaded.split()) & {*DISCIPLINES, "redis_message_queue"} == {"leased"}
 
 
 @pytest.mark.parametrize("module", ["rmq_core", "rmq_core.asyncio"])

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import rmq_core.lua
+from rmq_core.exchange import loading
 
-FOLDER = Path(rmq_core.lua.__file__).parent
+FOLDER = Path(loading.__file__).parents[1]
 SCRIPTS = sorted(path for path in FOLDER.rglob("*.lua") if path.parent.name != "include")
-INCLUDES = sorted((FOLDER / "include").glob("*.lua"))
+INCLUDES = sorted(FOLDER.glob("*/include/*.lua"))
 # TIME and PUBLISH take no key.
 KEYLESS = {"TIME", "PUBLISH"}
 CALL = re.compile(r"""redis\.p?call\(\s*(['"])(\w+)\1\s*(?:,\s*([^,)]*))?""")
@@ -26,7 +26,7 @@ def names(path: Path) -> str:
 
 
 def source(path: Path) -> str:
-    return rmq_core.lua.load(names(path)).source.decode()
+    return loading.load(names(path)).source.decode()
 
 
 def test_scripts_are_found() -> None:
@@ -36,14 +36,14 @@ def test_scripts_are_found() -> None:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=names)
 def test_a_header_states_purpose_keys_arguments_and_reply(path: Path) -> None:
-    sections = rmq_core.lua.header(path.read_text("utf-8"))
+    sections = loading.header(path.read_text("utf-8"))
     assert set(sections) == {"purpose", "KEYS", "ARGV", "Reply"}
     assert all(text.strip() for text in sections.values())
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=names)
 def test_every_parameter_is_used_under_its_own_name(path: Path) -> None:
-    script = rmq_core.lua.load(names(path))
+    script = loading.load(names(path))
     body = "\n".join(line for line in source(path).splitlines() if not re.search(r"\b(?:KEYS|ARGV)\b", line))
     own = [parameter.name for parameter in (*script.own.keys, *script.own.args)]
     assert [name for name in own if not re.search(rf"\b{name}\b", body)] == []

@@ -55,6 +55,8 @@ def test_every_extra_that_a_text_names_exists() -> None:
     assert {"cli", "spark"} < extras <= {*PROJECT["optional-dependencies"]}
 
 
-@pytest.mark.parametrize("package", ["rmq_core", "rmq_airflow", "rmq_dagster", "rmq_spark", "pyspark_rmq"])
+@pytest.mark.parametrize(
+    "package", ["rmq_core", "rmq_cli", "rmq_console", "rmq_airflow", "rmq_dagster", "rmq_spark", "pyspark_rmq"]
+)
 def test_every_package_is_marked_as_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()

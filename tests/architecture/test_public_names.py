@@ -9,7 +9,7 @@ import rmq_core
 import rmq_core.asyncio
 
 FACES = [rmq_core, rmq_core.asyncio]
-MODULES = ("jobs", "reliable", "rotation", "streams", "work")
+MODULES = ("jobs", "reliable", "rotation", "streams", "orchestrate")
 PUBLIC = [(face, name) for face in FACES for name in face.__all__]
 
 

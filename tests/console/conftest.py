@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from rmq_console import create_app
 from rmq_core import LeasedConfig, LeasedQueue
-from rmq_core.console import create_app
 from tests.console.host import PLACE, Kept, make_host
 
 QUEUE = "work"

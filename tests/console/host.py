@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi import HTTPException, Request
 
+from rmq_console import Holder, Host, Right, ServedPlace, Words
 from rmq_core import RedisSettings
-from rmq_core.console import Holder, Host, Right, ServedPlace, Words
 
 PLACE = "redis"
 RIGHTS: dict[str, tuple[Right, ...]] = {

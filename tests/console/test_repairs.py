@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from rmq_core import LeasedQueue, LeaseLost, open_queue
-from rmq_core.queue.verbs import offered
+from rmq_core.admin.verbs import offered
 from tests.console.conftest import QUEUE, bury, fetch, post
 from tests.console.host import Kept
 from tests.console.test_rights import NEEDED

@@ -8,9 +8,9 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+from rmq_console import create_app
 from rmq_core import LeasedQueue
-from rmq_core.console import create_app
-from rmq_core.queue.verbs import offered
+from rmq_core.admin.verbs import offered
 from tests.console.conftest import API, FROM_PAGE, QUEUE, Asking, bury, post
 from tests.console.host import Kept, make_host
 

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from rmq_console import changes, searches
 from rmq_core import LeasedConfig, LeasedQueue, open_queue
-from rmq_core.console import changes, searches
+from rmq_core.transfer.exporting import ExportFile
 from rmq_core.transfer.importing import Import, ImportOptions
-from rmq_core.transfer.lines import ExportFile
 from tests.console.conftest import API, QUEUE, Asking, bury, fetch, fill_dead, post
 from tests.console.host import Kept
 

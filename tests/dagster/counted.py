@@ -14,7 +14,7 @@ import dagster as dg
 
 from rmq_core import LeasedConfig
 from rmq_dagster import RedisQueueResource
-from rmq_dagster.runs import TIMED_OUT
+from rmq_dagster.runs.identity import TIMED_OUT
 
 CONFIG = LeasedConfig(lease=5, max_deliveries=5)  # short: one of the queues waits for its expiry
 AFTERWARDS = ("status", "tick", "expiry")

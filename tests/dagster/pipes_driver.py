@@ -7,7 +7,7 @@ import sys
 from dagster_pipes import open_dagster_pipes
 
 from rmq_core import LeasedQueue
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 
 with open_dagster_pipes() as pipes:
     handover = Handover.find()

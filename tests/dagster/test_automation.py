@@ -8,8 +8,9 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedConfig, LeasedQueue
-from rmq_dagster import RedisQueueResource, redis_queue_asset, redis_queue_observer, versions
-from rmq_dagster.tags import DATA_VERSION
+from rmq_dagster import RedisQueueResource, redis_queue_asset, redis_queue_observer
+from rmq_dagster.assets import queue as versions
+from rmq_dagster.runs.identity import DATA_VERSION
 from tests.dagster.pipeline import CONFIG
 
 # Dagster's tester of automation conditions uses what Dagster marks as beta, and observable assets what it deprecates.

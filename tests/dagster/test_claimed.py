@@ -14,7 +14,7 @@ from dagster._core.execution.api import execute_run
 
 from rmq_core import ConfigurationError, Isolation, LeasedQueue
 from rmq_dagster import ClaimedBatch, RedisQueueResource
-from rmq_dagster.tags import CLAIMED, ISOLATED, QUEUE
+from rmq_dagster.runs.identity import CLAIMED, ISOLATED, QUEUE
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
 from tests.tracing import Spans, id_of

@@ -12,7 +12,7 @@ from rmq_core import ConfigurationError, LeasedQueue
 from rmq_dagster import RedisQueueResource
 from rmq_dagster.components import RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent
 from rmq_dagster.components.base import QueueComponent
-from rmq_dagster.tags import QUEUE
+from rmq_dagster.runs.identity import QUEUE
 from tests.dagster.pipeline import DRIVER, ROOT, notes
 
 # Dagster's Pipes session and its definitions of assets use what Dagster itself deprecates or marks as a preview.

@@ -18,7 +18,8 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedQueue
-from rmq_dagster import RedisQueueResource, build_redis_queue_sensor, holders, redis_queue_status_sensors
+from rmq_dagster import RedisQueueResource, build_redis_queue_sensor, redis_queue_status_sensors
+from rmq_dagster.runs import holders
 from tests.dagster.counted import AFTERWARDS, CONFIG
 from tests.dagster.pipeline import ROOT
 from tests.faults.patience import PATIENCE_S, eventually

@@ -16,7 +16,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
 from rmq_core import LeasedQueue
 from rmq_dagster import RedisQueueResource
-from rmq_dagster.tags import CLAIMED, RUN_KEY, SENSOR
+from rmq_dagster.runs.identity import CLAIMED, RUN_KEY, SENSOR
 from tests.dagster.pipeline import ROOT, notes
 from tests.faults.patience import PATIENCE_S
 

@@ -13,13 +13,13 @@ from rmq_core import LeasedConfig, LeasedQueue
 from rmq_dagster import (
     QueuePartitions,
     RedisQueueResource,
-    dead_letters,
     redis_queue_dead_letters,
     redis_queue_definitions,
     redis_queue_observer,
     redis_queue_redrive_job,
 )
-from rmq_dagster.tags import DATA_VERSION, REDRIVEN
+from rmq_dagster.assets import dead_letters
+from rmq_dagster.runs.identity import DATA_VERSION, REDRIVEN
 
 # Dagster deprecates a function that it uses itself to make observable assets external ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_dagster.driver import DriverProcess
+from rmq_dagster.pipes import DriverProcess
 from tests.faults.patience import PATIENCE_S, eventually
 
 DEAF_FAMILY = """

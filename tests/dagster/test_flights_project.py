@@ -11,7 +11,7 @@ import pytest
 from example_dags import flights
 from rmq_core import LeasedQueue
 from rmq_dagster import RedisQueueResource
-from rmq_dagster.tags import QUEUE
+from rmq_dagster.runs.identity import QUEUE
 from tests.dagster.pipeline import ROOT
 
 # Dagster itself uses deprecated and preview features: in its Pipes session, and when it finds the checks of assets.

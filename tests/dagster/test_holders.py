@@ -9,9 +9,10 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedQueue
-from rmq_dagster import RedisQueueResource, build_redis_queue_sensor, holders, redis_queue_status_sensors
-from rmq_dagster.ending import kept_s
-from rmq_dagster.tags import AUTO_RETRY, ROOT, WILL_RETRY
+from rmq_dagster import RedisQueueResource, build_redis_queue_sensor, redis_queue_status_sensors
+from rmq_dagster.runs import holders
+from rmq_dagster.runs.claiming import kept_s
+from rmq_dagster.runs.identity import AUTO_RETRY, ROOT, WILL_RETRY
 from tests.dagster.pipeline import CONFIG
 
 FAILED, CANCELED, CANCELING = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.CANCELING

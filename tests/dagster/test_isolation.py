@@ -9,7 +9,7 @@ import pytest
 
 from rmq_core import LeasedQueue
 from rmq_dagster import QueuePartitions, RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.tags import CLAIMED, ISOLATED, LEASE, QUEUE, SENSOR
+from rmq_dagster.runs.identity import CLAIMED, ISOLATED, LEASE, QUEUE, SENSOR
 from tests.dagster.pipeline import CONFIG
 
 Tick = Callable[..., list[dg.RunRequest]]

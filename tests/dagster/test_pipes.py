@@ -11,7 +11,7 @@ import pytest
 
 from rmq_core import LeasedQueue, Message, embedded
 from rmq_dagster import RedisQueueResource
-from rmq_dagster.tags import CLAIMED
+from rmq_dagster.runs.identity import CLAIMED
 from tests.dagster import pipeline
 from tests.dagster.pipeline import Work, notes
 

@@ -11,7 +11,7 @@ import pytest
 
 from rmq_core import ConfigurationError, LeasedQueue
 from rmq_dagster import QueuePartitions, RedisQueueResource
-from rmq_dagster.tags import CLAIMED, QUEUE, RING, SENSOR
+from rmq_dagster.runs.identity import CLAIMED, QUEUE, RING, SENSOR
 from tests.dagster.pipeline import ROOT
 
 GUIDE = ROOT / "docs" / "how-to" / "dagster-queues.md"

@@ -11,7 +11,7 @@ import pytest
 
 from rmq_core import LeasedQueue
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor, redis_queue_status_sensors
-from rmq_dagster.pools import pools_of
+from rmq_dagster.runs.holders import pools_of
 from tests.dagster.pipeline import CONFIG
 
 POOL = "printers"

@@ -10,7 +10,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin  # no publi
 
 from rmq_core import LeasedQueue
 from rmq_dagster import QueuePartitions, RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.tags import QUEUE, REPOSITORY, SENSOR
+from rmq_dagster.runs.identity import QUEUE, REPOSITORY, SENSOR
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.BetaWarning")
 MANY = 1000

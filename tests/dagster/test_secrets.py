@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from rmq_core import LeasedQueue, RedisSettings
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from tests.dagster import pipeline
 from tests.dagster.pipeline import CONFIG, Work, notes

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import QueuePartitions, RedisQueueResource, build_redis_queue_sensor
 from rmq_dagster.resources import TICK_RETRY_BUDGET_S, TICK_TIMEOUT_S
-from rmq_dagster.tags import LEASE, QUEUE, SENSOR, TICK
+from rmq_dagster.runs.identity import LEASE, QUEUE, SENSOR, TICK
 from tests.dagster.pipeline import CONFIG
 
 Tick = Callable[..., dg.SensorResult]

@@ -10,7 +10,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.tags import LEASE, QUEUE, REPOSITORY, RING, RUN_KEY, SENSOR
+from rmq_dagster.runs.identity import LEASE, QUEUE, REPOSITORY, RING, RUN_KEY, SENSOR
 from tests.dagster.pipeline import CONFIG
 
 Tick = Callable[..., dg.SensorResult]

@@ -11,7 +11,7 @@ from dagster._core.execution.api import execute_run
 from rmq_core import LeasedQueue
 from rmq_core.reports import LeaseInfo
 from rmq_dagster import QueuePartitions, RedisQueueResource, redis_queue_status_sensors
-from rmq_dagster.tags import PARTITION, WILL_RETRY
+from rmq_dagster.runs.identity import PARTITION, WILL_RETRY
 from tests.dagster.pipeline import CONFIG
 
 FAILED, CANCELED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED

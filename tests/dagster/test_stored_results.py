@@ -11,7 +11,8 @@ from dagster._core.definitions.job_base import InMemoryJob  # no public function
 from dagster._core.execution.api import execute_run
 
 from rmq_core import LeasedQueue
-from rmq_dagster import RedisQueueResource, ending
+from rmq_dagster import RedisQueueResource
+from rmq_dagster.runs import claiming
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
 
@@ -84,7 +85,7 @@ def test_a_yielded_value_that_cannot_be_stored_nacks_after_the_last_try(
 def test_a_step_closed_by_dagsters_event_log_settles_its_lease_without_waiting(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "CLOSING_S", 0.2)
+    monkeypatch.setattr(claiming, "CLOSING_S", 0.2)
 
     def working(context: dg.OpExecutionContext) -> Iterator[None]:
         with redis_queue.claimed(context, queue.name, config=CONFIG):

@@ -31,7 +31,7 @@ def dg(words: list[str]) -> Any:
 
 
 def rmq(words: list[str]) -> Any:
-    from rmq_core.cli import main
+    from rmq_cli import main
 
     return main(words)
 

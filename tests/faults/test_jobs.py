@@ -19,9 +19,9 @@ import redis
 from rmq_core import JobQueue, Lease, QueueFull
 from rmq_core.asyncio import JobQueue as AsyncJobQueue
 from rmq_core.asyncio import Worker
-from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.envelope import codec
 from rmq_core.jobs import JobsConfig, NewJob
+from rmq_core.jobs.state import JobsKeys
 from tests.faults import tally
 from tests.faults.crew import Member
 from tests.faults.lost import Call, Kind, check_each_loss

@@ -14,9 +14,8 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, QueueFull
-from rmq_core.transfer.exporting import Export
+from rmq_core.transfer.exporting import Export, ExportFile
 from rmq_core.transfer.importing import Import
-from rmq_core.transfer.lines import ExportFile
 from tests.faults import tally
 from tests.faults.patience import PATIENCE_S
 from tests.faults.proxy import Fault, Proxy
@@ -61,7 +60,7 @@ class Command:
     """A process that runs `rmq`. peak_mib: its largest resident memory; seconds: how long it ran."""
 
     def __init__(self, *words: str, url: str, **files: Any) -> None:
-        command = [sys.executable, "-m", "rmq_core.cli", *words, "--url", url]
+        command = [sys.executable, "-m", "rmq_cli", *words, "--url", url]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, **files)
         self.peak_mib = self.seconds = 0.0
         self.began = time.monotonic()

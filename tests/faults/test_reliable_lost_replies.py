@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from rmq_core import Lease
-from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.envelope import codec
 from rmq_core.reliable import ReliableConfig
+from rmq_core.reliable.state import ReliableKeys
 from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy

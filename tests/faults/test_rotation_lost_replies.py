@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from rmq_core import Lease
-from rmq_core.discipline.rotation.keys import RotationKeys
+from rmq_core.rotation.state import RotationKeys
 from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy

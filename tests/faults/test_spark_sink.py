@@ -20,7 +20,7 @@ import redis
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import LeasedQueue, NewMessage, QueueFull, Stage
-from rmq_core.discipline.leased.operations.staging import publish_staged
+from rmq_core.leased.publishing import publish_staged
 from rmq_spark.write.sink import writer_of
 from tests.faults import tally
 from tests.redis.leases import drain, driver_of, engine_of, key

@@ -22,7 +22,7 @@ RULES: list[dict[str, Any]] = [
 
 
 SOURCES = {"exporter": running_exporter}
-if find_spec("rmq_core.serve"):  # the exporter has every value, the real one the names and labels that are true
+if find_spec("rmq_console.serve"):  # the exporter has every value, the real one the names and labels that are true
     SOURCES["serve"] = running_serve
 
 

@@ -87,7 +87,7 @@ class Served(NamedTuple):
 @contextmanager
 def serving(url: str) -> Iterator[Served]:
     """Run `rmq serve` for the duration of the block."""
-    command = [sys.executable, "-m", "rmq_core.cli", "serve", "--url", url, "--port", "0"]
+    command = [sys.executable, "-m", "rmq_cli", "serve", "--url", url, "--port", "0"]
     process = subprocess.Popen([*DIES_WITH_US, *command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stderr is not None
     try:

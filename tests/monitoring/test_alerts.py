@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rmq_core.work import ALERTS as LIMITS
+from rmq_core.orchestrate import ALERTS as LIMITS
 from tests.monitoring.conftest import RULES, RULES_FILE
 from tests.monitoring.scenes import ALERTS, SCENES, Scene, group
 from tests.servers.process import until

@@ -1,4 +1,4 @@
-"""The leased engine as plain Python: what the scripts in `rmq_core/lua/leased` promise, without their machinery.
+"""The leased engine as plain Python: what the scripts in `rmq_core/leased` promise, without their machinery.
 
 Time is the only thing that is simplified: a delay never ends and a lease never expires until the test says so, and
 then in the order in which it said so. Everything else is told exactly, order and counts included.

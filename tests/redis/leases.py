@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from rmq_core.exchange.frames import unknown_script
-from rmq_core.queue.heartbeats import Heartbeat
+from rmq_core.queue import Heartbeat
 from tests.redis.worlds import World
 
 PATIENCE_S = 300

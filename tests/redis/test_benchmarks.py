@@ -12,7 +12,7 @@ from benchmarks import async_batches, async_loops, batches, chunks, loops, repla
 from benchmarks.batches import BATCH
 from benchmarks.figures import Findings
 from benchmarks.inflight import SHOWN
-from rmq_core import lua
+from rmq_core.exchange import loading
 from tests.servers import start_server
 
 TINY: dict[str, Callable[[int], Findings]] = {
@@ -45,4 +45,4 @@ def test_a_publish_without_its_slot_runs_and_the_script_with_it_returns(redis_ur
     with redis.Redis.from_url(redis_url) as client:
         rows = replay.measured(client, redis_url, rounds=1, calls=20)
     assert set(rows) == {"LPUSH", "EVALSHA of `return 1`", "publish", "publish without the slot"}
-    assert "redis.call('SET', slot" in lua.load("leased/publish").source.decode()
+    assert "redis.call('SET', slot" in loading.load("leased/publish").source.decode()

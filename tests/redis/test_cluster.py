@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rmq_core.exchange import resending
+from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.protocol import DEFAULT, DISCIPLINES
-from rmq_core.queue.keys import QUEUES, queues_of
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.conformance.stages import STAGES, Place, Stage
 from tests.servers import Cluster, Server, name_on

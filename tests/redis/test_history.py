@@ -24,8 +24,8 @@ from rmq_core import (
     QueueFull,
     QueueUnavailable,
 )
-from rmq_core.history import BOUNDS_S, acting_as
-from rmq_core.queue import recording
+from rmq_core.admin import history
+from rmq_core.observe.history import BOUNDS_S, acting_as
 from tests.redis.leases import expire
 from tests.redis.worlds import World
 
@@ -156,7 +156,7 @@ def test_a_flush_whose_reply_was_lost_counts_once(redis_client: redis.Redis, ser
         queue.publish("flushed at once")
         queue.publish("flushed by hand")
         tally = engine_of(queue).tally
-        queue._driver.run(unanswered(recording.flush(queue._engine)))
+        queue._driver.run(unanswered(history.flush(queue._engine)))
         assert tally.failing
         assert queue.admin.totals().published == 2
         queue.publish("flushed after that")

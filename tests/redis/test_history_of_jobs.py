@@ -8,8 +8,8 @@ from typing import Any
 from rmq_core import UnrecoverableError
 from rmq_core.asyncio import JobQueue as AsyncJobQueue
 from rmq_core.asyncio import Worker
-from rmq_core.history import EVENTS, acting_as
 from rmq_core.jobs import Every, JobsConfig, Repeat, WorkerConfig
+from rmq_core.observe.history import EVENTS, acting_as
 from tests.redis.leases import engine_of
 from tests.redis.worlds import World
 

@@ -13,14 +13,13 @@ import redis
 
 import rmq_core
 from rmq_core import LeaseAlreadySettled, LeaseLost, Match, RedisMessageQueueError, Unsupported
-from rmq_core.discipline.jobs.operations.repeating import Repeat
-from rmq_core.discipline.jobs.recurrence import Every
 from rmq_core.envelope.codec import split
 from rmq_core.errors import QueueNotEmpty
 from rmq_core.exchange import Exchange
+from rmq_core.jobs.schedule import Every, Repeat
+from rmq_core.kernel.base import Method, tools_of
 from rmq_core.messages import NewMessage
 from rmq_core.protocol import DISCIPLINES
-from rmq_core.queue.base import Method, tools_of
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.test_verbs import killed
 

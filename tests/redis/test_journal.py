@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage
-from rmq_core.history import acting_as
-from rmq_core.work import publishing_as
+from rmq_core.observe.history import acting_as
+from rmq_core.orchestrate import publishing_as
 from tests.redis.leases import expire
 from tests.redis.worlds import World
 

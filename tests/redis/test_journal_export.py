@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, ReliableQueue, Unsupported
-from rmq_core.history import acting_as
-from rmq_core.transfer.journal import JournalExport, into_file
+from rmq_core.observe.history import acting_as
+from rmq_core.transfer.exporting import JournalExport, into_file
 from tests.redis.worlds import World
 
 KEY = "rmq:{q}:journal"

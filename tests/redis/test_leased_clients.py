@@ -47,7 +47,7 @@ print("fine")
 FORKED_HEARTBEAT = """
 import os, sys, time
 from rmq_core import LeasedConfig, LeasedQueue
-from rmq_core.queue.heartbeats import Heartbeat
+from rmq_core.queue import Heartbeat
 
 renewed = Heartbeat.renewed
 

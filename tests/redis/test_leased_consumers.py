@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import ConsumerTaken
-from rmq_core.queue.base import tools_of
+from rmq_core.kernel.base import tools_of
 from rmq_core.reports import ConsumerRegistration
 from tests.redis.worlds import World
 

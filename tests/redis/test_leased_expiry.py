@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
-from rmq_core.discipline.leased.operations.reclaiming import reclaim
+from rmq_core.leased.reclaiming import reclaim
 from tests.redis.leases import drain, engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rmq_core import Isolation, LeasedConfig, Overflow
-from rmq_core.discipline.leased.operations.settling import nack
 from rmq_core.events import Operation, QueueEvent
+from rmq_core.leased.settling import nack
 from rmq_core.messages import IsolatedGroup
 from tests.redis.leases import drain, engine_of, expire, key, payloads, run
 from tests.redis.worlds import World

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseLost
-from rmq_core.discipline.leased.operations.settling import nack
 from rmq_core.events import QueueEvent
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.base import tools_of
+from rmq_core.kernel.base import tools_of
+from rmq_core.leased.settling import nack
 from rmq_core.reports import Outcome
 from tests.redis.leases import engine_of, expire, key, payloads, run
 from tests.redis.worlds import World

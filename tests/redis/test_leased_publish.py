@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, PayloadError
-from rmq_core.discipline.leased.operations.publishing import publish_many
 from rmq_core.errors import PayloadTooDeep, PayloadTooLarge
+from rmq_core.leased.publishing import publish_many
 from rmq_core.protocol import DISCIPLINES, open_queue
 from tests.redis.leases import drain, engine_of, fall_due, key, payloads, run, slowly, snapshot
 from tests.redis.worlds import World

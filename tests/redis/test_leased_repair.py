@@ -14,8 +14,8 @@ from rmq_core import (
     NewMessage,
     PayloadError,
 )
-from rmq_core.discipline.leased.operations.repairing import expire_lease
 from rmq_core.errors import PayloadTooLarge
+from rmq_core.leased.managing import expire_lease
 from rmq_core.reports import SettleReport
 from tests.redis.leases import drain, engine_of, key, payloads, run, snapshot
 from tests.redis.worlds import World

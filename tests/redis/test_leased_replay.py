@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, Match, QueueUnavailable
-from rmq_core.discipline.leased.operations.claiming import grant, requested
 from rmq_core.exchange.frames import plan
+from rmq_core.leased.claiming import grant, requested
 from tests.redis.leases import drain, driver_of, engine_of, expire, key, lose_answer, payloads, snapshot
 from tests.redis.worlds import World
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from rmq_core import Lease, LeasedConfig, LeasedQueue, Match, Stage
-from rmq_core.queue.base import tools_of
+from rmq_core.kernel.base import tools_of
 
 
 class Counting:

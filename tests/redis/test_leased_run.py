@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, LeasedConfig, Unsupported
+from rmq_core import ConfigurationError, LeasedConfig, Unsupported, running
 from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
-from rmq_core.queue import running
 from rmq_core.reports import RunReport
 from tests.redis.leases import (
     PATIENCE_S,

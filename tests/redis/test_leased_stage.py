@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig, NewMessage, Overflow, PayloadError, QueueFull, Stage
-from rmq_core.discipline.leased.operations.staging import publish_staged
 from rmq_core.errors import StageLost
+from rmq_core.leased.publishing import publish_staged
 from tests.redis.leases import drain, engine_of, key, lose_answer, payloads, run
 from tests.redis.worlds import World
 

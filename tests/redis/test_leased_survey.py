@@ -14,9 +14,9 @@ import redis.asyncio
 import rmq_core
 import rmq_core.asyncio
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
-from rmq_core.discipline.leased.aio_survey import of_each
-from rmq_core.discipline.leased.operations.inspecting import Overview, overview
 from rmq_core.errors import QueueNotEmpty
+from rmq_core.leased.aio import of_each
+from rmq_core.leased.inspecting import Overview, overview
 from rmq_core.reports import Backlog
 from tests.redis.worlds import AsyncWorld, World
 from tests.servers import Cluster

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import rmq_core
-from rmq_core.cli.requirements import needed
+from rmq_cli.checks import needed
 from rmq_core.errors import ScriptFailed
 from rmq_core.protocol import DISCIPLINES
 from tests.redis.conformance.catalogue import PROMISES

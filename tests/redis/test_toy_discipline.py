@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_cli import main
+from rmq_cli.checks import needed
 from rmq_core import ConfigurationError, asyncio, discipline_of, disciplines, open_queue
-from rmq_core.cli import main
-from rmq_core.cli.requirements import needed
 from rmq_core.protocol import DISCIPLINES
 from tests.redis.conformance.catalogue import PROMISES
 from tests.redis.conformance.kits import KITS

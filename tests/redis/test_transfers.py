@@ -15,11 +15,10 @@ from rmq_core import LeasedConfig, QueueFull, Unsupported
 from rmq_core.envelope.stored import StoredMessage
 from rmq_core.errors import ConfigurationError, ImportConflict, PayloadError, QueueChanged
 from rmq_core.jobs import JobsConfig
-from rmq_core.queue.base import tools_of
+from rmq_core.kernel.base import tools_of
 from rmq_core.reliable import ReliableConfig
-from rmq_core.transfer.exporting import Export
+from rmq_core.transfer.exporting import Export, ExportFile
 from rmq_core.transfer.importing import Import, ImportOptions
-from rmq_core.transfer.lines import ExportFile
 from tests.redis.leases import expire
 from tests.redis.worlds import World
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rmq_core import LeaseLost, LeaseOwnedByOther, Match, Unsupported
+from rmq_core.admin.verbs import VERBS, can, check_conditions, conditional, lacked
+from rmq_core.kernel.base import tools_of
 from rmq_core.observe.fact import Act
 from rmq_core.protocol import DISCIPLINES
-from rmq_core.queue.base import tools_of
-from rmq_core.queue.verbs import VERBS, can, check_conditions, conditional, lacked
 from tests.redis.conformance.kits import KITS, LONG_S
 from tests.redis.worlds import World
 

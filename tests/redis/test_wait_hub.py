@@ -14,8 +14,8 @@ import redis.asyncio
 from rmq_core import ConfigurationError, LeasedConfig, QueueUnavailable, RedisSettings
 from rmq_core.asyncio import LeasedQueue, WaitHub
 from rmq_core.exchange import pubsub as pubsub_module
+from rmq_core.orchestrate import waiting as hub_module
 from rmq_core.reports import Backlog
-from rmq_core.work import hub as hub_module
 from tests.redis.leases import PATIENCE_S, eventually_later, key
 from tests.servers import Cluster, External, Server, name_on, start_server
 

@@ -20,7 +20,7 @@ import redis
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core.queue.base import QueuePart
+from rmq_core.kernel.base import QueuePart
 
 LOOP_ENDS_S = 300
 

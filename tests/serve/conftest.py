@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from rmq_console.serve.access import make
+from rmq_console.serve.app import ServeOptions, application
 from rmq_core import LeasedConfig, LeasedQueue, RedisSettings
-from rmq_core.serve.app import ServeOptions, application
-from rmq_core.serve.tokens import make
 from tests.servers import start_server
 from tests.servers.process import DIES_WITH_US, Server
 
@@ -103,7 +103,7 @@ def started(redis_server: Server) -> Iterator[Callable[..., str]]:
     running: list[subprocess.Popen[str]] = []
 
     def start(*options: str) -> str:
-        words = [sys.executable, "-m", "rmq_core.cli", "serve", "--url", redis_server.url, "--port", "0", *options]
+        words = [sys.executable, "-m", "rmq_cli", "serve", "--url", redis_server.url, "--port", "0", *options]
         process = subprocess.Popen([*DIES_WITH_US, *words], stderr=subprocess.PIPE, text=True, cwd=ROOT)
         running.append(process)
         assert process.stderr is not None

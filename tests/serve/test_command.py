@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core.cli import main
-from rmq_core.serve.server import listening
-from rmq_core.serve.tokens import TokenFile
+from rmq_cli import main
+from rmq_console.serve.access import TokenFile
+from rmq_console.serve.app import listening
 from tests.servers.process import Server
 
 
@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_is_named(redis_server: Server, capsys: pytest.Capt
 def test_a_missing_extra_is_named(
     redis_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [each for each in sys.modules if each.startswith("rmq_core.serve")]:
+    for name in [each for each in sys.modules if each.startswith("rmq_console.serve")]:
         monkeypatch.delitem(sys.modules, name)
     usual = builtins.__import__
 

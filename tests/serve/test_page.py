@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
+from rmq_console.serve.access import make
+from rmq_console.serve.app import PLACE
 from rmq_core import LeasedConfig, LeasedQueue
-from rmq_core.serve.app import PLACE
-from rmq_core.serve.tokens import make
 from tests.airflow.browser import chromium
 from tests.serve.screen import ServedScreen
 from tests.servers.process import Server

@@ -16,9 +16,8 @@ import pytest
 import uvicorn
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from rmq_core.serve import patience
-from rmq_core.serve.guard import Guard
-from rmq_core.serve.patience import Patient
+from rmq_console.serve import guard
+from rmq_console.serve.guard import Guard, Patient
 from tests.servers.process import until
 
 PATIENCE_S = 30
@@ -103,7 +102,7 @@ def test_who_holds_connections_takes_no_place_from_others(started: Callable[...,
     with ExitStack() as stack:
         for half in HALVES.values():
             place = (str(address.hostname), int(address.port or 0))
-            stack.enter_context(connections(place, half, patience.MOST // 2))
+            stack.enter_context(connections(place, half, guard.MOST // 2))
         for path in ("/healthz", "/readyz", "/metrics", "/"):
             assert httpx.get(f"{url}{path}", timeout=PATIENCE_S).status_code == 200
 
@@ -112,7 +111,7 @@ def test_who_holds_connections_takes_no_place_from_others(started: Callable[...,
 def test_half_a_request_is_not_waited_for_even_if_a_byte_comes_now_and_then(
     place: tuple[str, int], half: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "REQUEST_S", 0.5)
+    monkeypatch.setattr(guard, "REQUEST_S", 0.5)
     with connections(place, HALVES[half], 3) as held:
         until(lambda: all(map(is_closed, held)), PATIENCE_S)
 
@@ -120,7 +119,7 @@ def test_half_a_request_is_not_waited_for_even_if_a_byte_comes_now_and_then(
 def test_a_reply_that_is_not_read_is_given_up(
     place: tuple[str, int], app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "READ_S", 0.5)
+    monkeypatch.setattr(guard, "READ_S", 0.5)
     with connections(place, b"GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n", 1):
         assert app.ended.wait(PATIENCE_S)
 
@@ -128,8 +127,8 @@ def test_a_reply_that_is_not_read_is_given_up(
 def test_when_all_places_work_some_probes_are_answered_and_others_hear_why_not(
     place: tuple[str, int], app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "MOST", 3)
-    monkeypatch.setattr(patience, "PROBES", 2)
+    monkeypatch.setattr(guard, "MOST", 3)
+    monkeypatch.setattr(guard, "PROBE_CONNECTIONS", 2)
     url = "http://{}:{}".format(*place)
     with connections(place, b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n", 3) as working:
         until(lambda: app.running == 3, PATIENCE_S)

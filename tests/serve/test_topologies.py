@@ -11,10 +11,9 @@ import httpx
 import pytest
 from starlette.routing import Mount
 
+from rmq_console.serve.app import PLACE
+from rmq_console.serve.reading import ConsumerSettings, QueueReader
 from rmq_core import LeasedConfig, LeasedQueue, RedisSettings, embedded, open_queue
-from rmq_core.serve.app import PLACE
-from rmq_core.serve.consumer_settings import ConsumerSettings
-from rmq_core.serve.reading import QueueReader
 from tests.serve.conftest import FROM_PAGE, Served
 from tests.servers import Cluster, name_on
 

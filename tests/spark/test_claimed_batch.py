@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisSettings
+from rmq_core.orchestrate import Handover
 from rmq_core.tracing import traced
-from rmq_core.work import Handover
 from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
 from tests.redis.leases import beating_often
 from tests.spark.conftest import QUEUE, wait_for

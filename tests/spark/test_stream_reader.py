@@ -16,9 +16,8 @@ import redis
 
 from rmq_core import ConfigurationError, LeasedQueue, LeaseLost, Unsupported
 from rmq_core.errors import ConsumerTaken
-from rmq_core.queue.base import tools_of
-from rmq_spark.stream.ledger import ReplayedBatch
-from rmq_spark.stream.offsets import Offset
+from rmq_core.kernel.base import tools_of
+from rmq_spark.stream.ledger import Offset, ReplayedBatch
 from tests.redis.leases import beating_often
 from tests.spark.conftest import QUEUE, wait_for
 from tests.spark.readers import VERSIONS, held, publish, run, spark_version, wait_until_expired

@@ -18,7 +18,7 @@ import pytest
 
 from rmq_airflow.operators.settle import RedisQueueSettleOperator
 from rmq_core import LeasedQueue
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from tests.airflow.conftest import CANARY, MakeContext
 from tests.submitters.stub_service import StubService
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from rmq_core import LeasedQueue, LeaseLost
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from tests.airflow.conftest import CANARY, QUEUE
 from tests.faults.airflow.deployment import Deployment
 from tests.servers import Server, start_server

@@ -40,7 +40,7 @@ from google.cloud.dataproc_v1 import Job, JobControllerClient, PySparkJob
 from google.cloud.dataproc_v1.services.job_controller.transports import JobControllerRestTransport
 
 from rmq_core import LeasedQueue
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from rmq_dagster import RedisQueueResource
 from tests.airflow.conftest import CANARY
 from tests.submitters.stub_service import StubService

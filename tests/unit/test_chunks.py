@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from rmq_core.envelope.chunks import chunks, each
+from rmq_core.envelope.codec import chunks, each
 from rmq_core.errors import PayloadTooLarge
 
 

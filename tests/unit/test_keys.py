@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_core.queue import keys as schema
-from rmq_core.queue.keys import LeasedKeys, check_name
+from rmq_core.kernel import keys as schema
+from rmq_core.kernel.keys import LeasedKeys, check_name
 
 
 def test_every_key_of_a_queue_has_its_name_as_hash_tag() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmq_core.lua import Parameter, load
+from rmq_core.exchange.loading import Parameter, load
 
 
 def test_the_id_of_a_script_is_the_hash_of_what_is_sent() -> None:
@@ -25,7 +25,13 @@ def test_includes_are_inserted_and_comments_removed() -> None:
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """Replace our scripts and includes by these, by their names."""
     files: dict[str, str] = {}
-    monkeypatch.setattr("rmq_core.lua._read", files.__getitem__)
+
+    def read(name: str) -> str:
+        if name not in files:
+            raise FileNotFoundError(name)
+        return files[name]
+
+    monkeypatch.setattr("rmq_core.exchange.loading._read", read)
     load.cache_clear()
     yield files
     load.cache_clear()
@@ -62,7 +68,7 @@ def test_an_invalid_header_is_refused(written: dict[str, str], keys: str) -> Non
 
 
 def test_an_include_is_preceded_by_its_own_includes_and_each_occurs_once(written: dict[str, str]) -> None:
-    written["one"] = "-- Does something.\n-- KEYS: none\nfirst()\n-- include: a\n-- include: b\n"
-    written["include/a"] = "-- include: b\nlocal a\n"
-    written["include/b"] = "local b\n"
-    assert load("one").source.decode().splitlines() == ["first()", "local b", "local a"]
+    written["room/one"] = "-- Does something.\n-- KEYS: none\nfirst()\n-- include: a\n-- include: b\n"
+    written["room/include/a"] = "-- include: b\nlocal a\n"
+    written["kernel/include/b"] = "local b\n"
+    assert load("room/one").source.decode().splitlines() == ["first()", "local b", "local a"]

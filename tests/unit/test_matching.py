@@ -136,7 +136,7 @@ HOSTILE = r"""
 from rmq_core import Match
 from rmq_core.envelope import codec
 from rmq_core.envelope.matching import generalized, last_failure
-from rmq_core.serve.links import Links
+from rmq_console.serve.links import Links
 
 SIZE = 60_000
 parts = "a 1 a1 1. 1:a 0x a- - / @ a/ 1/ 12345678- 0123456789abcdef- * a*".split()

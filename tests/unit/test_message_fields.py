@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pyspark.sql import types
 
-import rmq_core.console
+import rmq_console
+from rmq_cli.records import message_record
+from rmq_console.shown import message_shown
 from rmq_core import Message
-from rmq_core.cli.records import message_record
-from rmq_core.console.shown import message_shown
 from rmq_core.envelope.codec import Columns, body, columns_of, message_of
 from rmq_core.envelope.payloads import encode_headers
 from rmq_core.messages import MESSAGE_FIELDS, MessageField
@@ -21,7 +21,7 @@ NAMES = [field.name for field in MESSAGE_FIELDS]
 SHOWN_APART = {"raw", "kind", "payload", "headers", "history"}
 STORED = {"enqueued_ms"}  # as `enqueued_at`
 OF_THE_LEASE = {"index", "lease_id", "ref"}
-PAGE = Path(rmq_core.console.__file__).parent / "static" / "message.js"
+PAGE = Path(rmq_console.__file__).parent / "static" / "message.js"
 
 
 def test_every_field_of_a_message_is_plain_or_has_its_own_handling() -> None:

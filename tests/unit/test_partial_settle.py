@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from rmq_core import ConfigurationError, Lease, MessageRef
-from rmq_core.queue.settle import open_places, places_of, settled_some, settled_whole
+from rmq_core.kernel.settling import open_places, places_of, settled_some, settled_whole
 from rmq_core.reports import Outcome
 
 

@@ -4,8 +4,7 @@ import inspect
 
 import pytest
 
-from rmq_core import LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
-from rmq_core import asyncio as rmq_asyncio
+from rmq_core import LeasedConfig, LeasedQueue, Unsupported, WorkQueue, asyncio, open_queue
 from rmq_core.protocol import DISCIPLINES, AsyncWorkQueue, Capabilities, require
 
 NOWHERE = "redis://127.0.0.1:1"
@@ -25,7 +24,7 @@ def test_every_discipline_has_the_publish_keywords_of_the_protocol(discipline: s
     wanted = keywords(WorkQueue)
     assert wanted >= {"dedup_key", "delay", "headers"}
     assert keywords(AsyncWorkQueue) == wanted
-    for queue in (open_queue(NOWHERE, "q", discipline), rmq_asyncio.open_queue(NOWHERE, "q", discipline)):
+    for queue in (open_queue(NOWHERE, "q", discipline), asyncio.open_queue(NOWHERE, "q", discipline)):
         assert keywords(queue) >= wanted
 
 
@@ -33,7 +32,7 @@ def test_a_queue_is_opened_by_the_name_of_its_discipline() -> None:
     config = LeasedConfig(lease=7)
     queue = open_queue(NOWHERE, "q", config=config)
     assert (type(queue), queue.name, queue.discipline) == (LeasedQueue, "q", "leased")
-    assert isinstance(rmq_asyncio.open_queue(NOWHERE, "q"), AsyncWorkQueue)
+    assert isinstance(asyncio.open_queue(NOWHERE, "q"), AsyncWorkQueue)
 
 
 def test_a_component_refuses_a_queue_without_a_capability_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

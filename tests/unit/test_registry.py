@@ -4,9 +4,9 @@ import pytest
 
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Command
+from rmq_core.kernel.keys import queues_of
+from rmq_core.kernel.registry import NEW, named_in, register
 from rmq_core.protocol import DEFAULT, DISCIPLINES
-from rmq_core.queue.keys import queues_of
-from rmq_core.queue.registry import NEW, named_in, register
 from tests.unit.leased.by_hand import drive
 
 

@@ -95,7 +95,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert (built.returncode, "WARNING" in built.stderr) == (0, False), built.stderr
     queues = (tmp_path / "site" / "reference" / "api" / "queues" / "index.html").read_text("utf-8")
     assert all(f'id="rmq_core.LeasedQueue.{name}"' in queues for name in ("publish", "claim", "process"))
-    assert 'id="rmq_core.discipline.leased.admin.LeasedAdmin.pause"' in queues
+    assert 'id="rmq_core.leased.queue.LeasedAdmin.pause"' in queues
     airflow = (tmp_path / "site" / "reference" / "api" / "airflow" / "index.html").read_text("utf-8")
     assert "howto/operator:RedisQueueSensor" in airflow, "a link to the guide"
     assert not [markup for markup in (":param", "seealso", "ui_color") if markup in airflow]

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_core.discipline.jobs.job import encode_options
 from rmq_core.envelope import codec
 from rmq_core.envelope.payloads import PayloadLimits, encode_headers, encode_payload
 from rmq_core.envelope.stored import StoredMessage, group_of, message_in, record_of, unmarked
 from rmq_core.errors import PayloadError, PayloadTooDeep, PayloadTooLarge
+from rmq_core.jobs.job import encode_options
 
 ANY = PayloadLimits(max_payload_depth=500)
 HISTORY = b"nack\t1700\tme\tboom\nexpired\t1800\tyou\t\x1f2 5 3 1\n"

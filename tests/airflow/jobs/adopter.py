@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from rmq_core import LeasedQueue
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 
 behaviour, marker = sys.argv[1], Path(sys.argv[2])
 handover = Handover.find()

@@ -139,8 +139,8 @@ async def test_the_audit_log_records_who_changed_what_with_which_outcome(
 async def test_a_change_whose_outcome_cannot_be_audited_is_made_and_reported_in_the_servers_log(
     op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, queue: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from rmq_airflow.plugin import audit
-    from rmq_core.console import UNKNOWN
+    from rmq_airflow.plugin import app as audit
+    from rmq_console import UNKNOWN
 
     written = audit.create_session
     sessions = iter([written])
@@ -150,7 +150,7 @@ async def test_a_change_whose_outcome_cannot_be_audited_is_made_and_reported_in_
 
     monkeypatch.setattr(audit, "create_session", once)
     path, wish = CHANGES[2]
-    with caplog.at_level("WARNING", "rmq_core.console.audit"):
+    with caplog.at_level("WARNING", "rmq_console.host"):
         answer = await op.post(path, json=wish)
     assert answer.json() == {"purged": 2}
     assert "lacks the outcome of rmq_purge" in caplog.text

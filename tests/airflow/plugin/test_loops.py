@@ -81,7 +81,7 @@ class Log(Named, Base):
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    from rmq_airflow.plugin import instances
+    from rmq_airflow.plugin import holders
 
     engine = create_engine("sqlite://")
     Base.metadata.create_all(engine)
@@ -93,7 +93,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
 
         tables = {"TaskInstance": TaskInstance, "DagRun": DagRun, "XComModel": XCom, "Log": Log}
         for name, value in {**tables, "create_session": create_session, "IN_REGIONS": True}.items():
-            monkeypatch.setattr(instances, name, value)
+            monkeypatch.setattr(holders, name, value)
         module = SimpleNamespace(DynamicRegion=DynamicRegion)
         monkeypatch.setitem(sys.modules, "airflow.models.dynamic_region", module)  # type: ignore[arg-type]
         made.add(DagRun(dag_id="etl", run_id="run", state="running", run_after=AT))
@@ -115,7 +115,7 @@ def held_in(iteration: int | None, made: int, map_index: int = -1) -> str:
 
 
 def reason_of(owner: str) -> str | None:
-    from rmq_airflow.plugin.instances import standings
+    from rmq_airflow.plugin.holders import standings
 
     return standings([owner])[owner].reason
 

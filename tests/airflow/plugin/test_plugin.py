@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import rmq_airflow.plugin
-import rmq_core.console
+import rmq_console
 from tests.airflow.plugin.conftest import Asking
 
 ROOT = Path(__file__).parents[3]
-STATIC = Path(rmq_core.console.__file__).with_name("static")
+STATIC = Path(rmq_console.__file__).with_name("static")
 
 
 def test_airflow_loads_the_plugin_without_an_error() -> None:

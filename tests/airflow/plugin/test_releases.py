@@ -38,7 +38,7 @@ def watch(queues: str) -> Iterator[Any]:
 
 def make_watch() -> Any:
     from rmq_airflow.plugin import connections
-    from rmq_airflow.plugin.watches import ConnectionWatch
+    from rmq_airflow.plugin.releases import ConnectionWatch
 
     return ConnectionWatch(CONNECTION, connections.place(CONNECTION, "tests"), 5.0)
 
@@ -278,8 +278,8 @@ def test_concurrent_api_servers_release_a_lease_once(
 
 
 def test_a_retry_that_took_the_lease_over_meanwhile_keeps_it(queue: Any, queues: str, instances: Any) -> None:
-    from rmq_airflow.plugin.instances import Standing
-    from rmq_airflow.plugin.watches import take_back
+    from rmq_airflow.plugin.holders import Standing
+    from rmq_airflow.plugin.releases import take_back
 
     hold(queue)
     (seen,) = queue.admin.leases()
@@ -312,7 +312,7 @@ def test_damaged_queues_and_those_of_other_disciplines_hide_no_lease(
 
 
 def test_more_leases_than_fit_into_one_query_are_all_checked(watch: Any, instances: Any, queue: Any) -> None:
-    from rmq_airflow.plugin.instances import CHUNK
+    from rmq_airflow.plugin.holders import CHUNK
 
     every = [TaskIdentity("etl", "run", "load", index, 1).owner for index in range(CHUNK + 20)]
     for owner in every:
@@ -325,7 +325,7 @@ def test_more_leases_than_fit_into_one_query_are_all_checked(watch: Any, instanc
 def test_released_messages_are_counted_in_a_metric(
     watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rmq_airflow.plugin import watches
+    from rmq_airflow.plugin import releases as watches
 
     told: list[Any] = []
     monkeypatch.setattr(watches.Stats, "incr", lambda *words, tags: told.append((*words, tags)))
@@ -345,7 +345,7 @@ class TestRunning:
 
     @pytest.fixture(autouse=True)
     def quickly(self, monkeypatch: pytest.MonkeyPatch, airflow_database: None) -> None:
-        from rmq_airflow.plugin import endings
+        from rmq_airflow.plugin import releases as endings
 
         monkeypatch.setattr(endings, "GRACE_S", 0.5)
         monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_INTERVAL", "1")
@@ -465,7 +465,7 @@ async def test_a_temporary_failure_of_a_secrets_backend_does_not_end_the_watcher
 def test_an_outage_of_the_metadata_database_is_logged_once_without_its_credentials(
     watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from rmq_airflow.plugin import watches
+    from rmq_airflow.plugin import releases as watches
 
     def away(_: Any) -> Any:
         raise OperationalError(f"SELECT {CANARY}", {}, ConnectionError(f"postgresql://u:{CANARY}@h"))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import uvicorn
 from selenium.webdriver import Chrome
 
-from rmq_core.console import create_app
+from rmq_console import create_app
 from tests.airflow.browser.screen import Screen
 from tests.console.host import PLACE, Kept, make_host
 

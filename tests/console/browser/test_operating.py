@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from rmq_console import searches
 from rmq_core import open_queue
-from rmq_core.console import searches
 from tests.console.browser.served import ConsoleScreen, ConsoleServer
 from tests.console.conftest import bury, fill_dead
 from tests.servers.process import Server

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import rmq_spark
 from rmq_core import LeasedQueue, LeaseLost
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from tests.faults.dagster.board import Board
 
 MODE = "spark"

@@ -14,7 +14,7 @@ import dagster as dg
 import psutil
 
 from rmq_core import LeasedQueue
-from rmq_dagster.tags import CLAIMED, SENSOR
+from rmq_dagster.runs.identity import CLAIMED, SENSOR
 from tests.faults.dagster.deployment import Deployment, kill
 from tests.faults.dagster.ways import CONFIG, LEASE_S, MODES, QUEUES, TITLES
 from tests.faults.report import Cell

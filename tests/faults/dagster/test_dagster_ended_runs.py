@@ -12,8 +12,8 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedQueue
-from rmq_dagster.ending import is_kept
-from rmq_dagster.tags import SENSOR
+from rmq_dagster.runs.claiming import is_kept
+from rmq_dagster.runs.identity import SENSOR
 from tests.faults.dagster.deployment import LANE, Deployment, deployed
 from tests.faults.dagster.page import PAGE
 from tests.faults.dagster.waiting import CONFIG, QUEUES, RUN_WAITS

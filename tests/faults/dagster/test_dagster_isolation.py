@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedQueue
-from rmq_dagster.tags import CLAIMED, ISOLATED, SENSOR
+from rmq_dagster.runs.identity import CLAIMED, ISOLATED, SENSOR
 from tests.faults.dagster.deployment import Deployment, deployed
 from tests.faults.dagster.page import PAGE
 from tests.faults.dagster.poison import CASES, CONFIG, POISON

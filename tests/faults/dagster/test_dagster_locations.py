@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedQueue
-from rmq_dagster.tags import CLAIMED, REPOSITORY
+from rmq_dagster.runs.identity import CLAIMED, REPOSITORY
 from tests.faults import tally
 from tests.faults.dagster.deployment import running
 from tests.faults.dagster.located import BATCH, CONFIG, QUEUE

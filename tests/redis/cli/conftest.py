@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from rmq_core.cli import main
+from rmq_cli import main
 from rmq_core.protocol import DISCIPLINES
 
 

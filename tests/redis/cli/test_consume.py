@@ -34,7 +34,7 @@ def in_shell(script: str) -> list[str]:
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     """Start `rmq` in its own process, which can receive signals."""
-    return subprocess.Popen([sys.executable, "-m", "rmq_core.cli", *arguments], **options)
+    return subprocess.Popen([sys.executable, "-m", "rmq_cli", *arguments], **options)
 
 
 def test_messages_are_printed_one_a_line_and_acked(rmq: Rmq, discipline: str) -> None:

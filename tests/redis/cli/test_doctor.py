@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import redis
 
+from rmq_cli.checks import needed
 from rmq_core import LeasedQueue, __version__
-from rmq_core.cli.requirements import needed
 
 Rmq = Callable[..., Any]
 

@@ -165,7 +165,7 @@ def test_top_without_a_terminal_prints_one_table_after_another(rmq: Rmq) -> None
 
 def test_a_reaper_repeats_until_it_is_stopped(rmq: Rmq, server_url: str) -> None:
     publish(rmq, "reliable")
-    arguments = [sys.executable, "-m", "rmq_core.cli", "reap", "q", "--every", "0.1", "--set", "timeout=0.2"]
+    arguments = [sys.executable, "-m", "rmq_cli", "reap", "q", "--every", "0.1", "--set", "timeout=0.2"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as reaper, open_queue(server_url, "q", "reliable") as dead:
         assert dead.claim(wait=5) is not None
         until(lambda: dead.stats().ready == 1, PATIENCE_S)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rmq_cli import doctor
 from rmq_core import LeasedQueue
-from rmq_core.cli import holders
 
 Rmq = Callable[..., Any]
 
@@ -63,8 +63,8 @@ def broken(owners: Collection[str]) -> Mapping[str, tuple[str, bool]]:
 
 def with_orchestrators(monkeypatch: pytest.MonkeyPatch, **functions: str) -> None:
     """Make these packages appear installed."""
-    points = [EntryPoint(name, f"{__name__}:{value}", holders.GROUP) for name, value in functions.items()]
-    monkeypatch.setattr(holders, "entry_points", lambda group: [point for point in points if point.group == group])
+    points = [EntryPoint(name, f"{__name__}:{value}", doctor.GROUP) for name, value in functions.items()]
+    monkeypatch.setattr(doctor, "entry_points", lambda group: [point for point in points if point.group == group])
 
 
 def about_leases(ran: Any) -> list[tuple[str, str, str]]:

@@ -86,9 +86,9 @@ def test_a_dead_letter_is_edited_and_redriven(rmq: Rmq, queue: LeasedQueue) -> N
     assert (ran.code, ran.out) == (0, "redrove id-1 of orders, edited\n")
     (message,) = queue.admin.peek(9)
     assert (message.id, message.payload, message.headers) == ("id-1", {"n": 11}, {"fixed": "yes"})
-    edit = message.history[-1]
-    assert (edit.kind, edit.reason) == ("edited", "payload and headers")
-    assert f"pid {os.getpid()}" in edit.owner
+    dead = message.history[-1]
+    assert (dead.kind, dead.reason) == ("edited", "payload and headers")
+    assert f"pid {os.getpid()}" in dead.owner
 
 
 def test_a_lease_is_expired_after_a_question_that_says_who_holds_it(rmq: Rmq, queue: LeasedQueue) -> None:
@@ -212,7 +212,7 @@ def test_ctrl_c_ends_a_long_redrive_and_says_what_was_done(
     queue.publish("x")
     for start in range(0, 60_000, 1_000):
         redis_client.lpush("rmq:{orders}:dead", *(letter % n for n in range(start, start + 1_000)))
-    command = [sys.executable, "-m", "rmq_core.cli", "dlq", "redrive", "orders", "--reason", "broken"]
+    command = [sys.executable, "-m", "rmq_cli", "dlq", "redrive", "orders", "--reason", "broken"]
     running = subprocess.Popen(
         command, env={**os.environ, "RMQ_URL": server_url}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -227,13 +227,13 @@ def test_ctrl_c_ends_a_long_redrive_and_says_what_was_done(
 
 
 def test_the_editor_gets_the_payload_and_returns_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rmq_core.cli import edit
+    from rmq_cli import dead
 
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i s/wrong/right/ "$1"; echo >> "$1"\n')
     editor.chmod(0o755)
     monkeypatch.setenv("VISUAL", str(editor))
-    assert edit._in_editor("a wrong path", ".txt") == "a right path"
+    assert dead._in_editor("a wrong path", ".txt") == "a right path"
     monkeypatch.setenv("VISUAL", "/nowhere")
     with pytest.raises(Exception, match="nothing was changed"):
-        edit._in_editor("x", ".txt")
+        dead._in_editor("x", ".txt")

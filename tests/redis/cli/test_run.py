@@ -98,7 +98,7 @@ def test_a_module_that_lacks_another_module_is_not_taken_for_a_missing_one(rmq: 
 @pytest.mark.parametrize("signals", [1, 2])
 def test_the_exit_code_tells_whether_a_second_signal_came(rmq: Rmq, folder: Path, signals: int) -> None:
     rmq("publish", "q", "one")
-    command = [sys.executable, "-m", "rmq_core.cli", "run", "handlers:wait", "-q", "q"]
+    command = [sys.executable, "-m", "rmq_cli", "run", "handlers:wait", "-q", "q"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"began\n"

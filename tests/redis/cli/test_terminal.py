@@ -30,7 +30,7 @@ class Terminal:
         self.before = termios.tcgetattr(self.theirs)
         environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rmq_core.cli", *arguments],
+            [sys.executable, "-m", "rmq_cli", *arguments],
             stdin=self.theirs, stdout=self.theirs, stderr=self.theirs, env={**environment, "TERM": "xterm"},
         )  # fmt: skip
 

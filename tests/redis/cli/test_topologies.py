@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer
 
+from rmq_cli import main
+from rmq_cli.app import app
+from rmq_cli.opening import settings_of
 from rmq_core import LeasedConfig, LeasedQueue
-from rmq_core.cli import main
-from rmq_core.cli.app import app
-from rmq_core.cli.opening import settings_of
 from rmq_core.protocol import DISCIPLINES
 from tests.redis.topologies import LOGIN, Certificates, cluster, sentinel
 from tests.servers import name_on

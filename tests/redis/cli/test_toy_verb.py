@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from rmq_cli import app as commands
+from rmq_console import changes, create_app
 from rmq_core import Unsupported, open_queue
-from rmq_core.cli import app as commands
-from rmq_core.console import create_app, repairs
+from rmq_core.admin.verbs import VERBS
 from rmq_core.protocol import DISCIPLINES
-from rmq_core.queue.verbs import VERBS
 from tests.console.host import PLACE, Kept, make_host
 from tests.redis.toy import RECORD
 from tests.redis.toy.touch import TOUCH
@@ -24,11 +24,11 @@ def _listed(redis_client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     redis_client.flushdb()
     monkeypatch.setitem(DISCIPLINES, RECORD.name, RECORD)
     monkeypatch.setitem(VERBS, TOUCH.name, TOUCH)
-    for made in (commands, repairs):
+    for made in (commands, changes):
         reload(made)
     yield
     monkeypatch.undo()
-    for made in (commands, repairs):
+    for made in (commands, changes):
         reload(made)
 
 

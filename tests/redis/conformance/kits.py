@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rmq_core import LeasedConfig, exponential
-from rmq_core.discipline.jobs.config import JobsConfig
-from rmq_core.discipline.jobs.keys import JobsKeys
-from rmq_core.discipline.reliable.config import ReliableConfig
-from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.discipline.rotation.config import RotationConfig
-from rmq_core.discipline.streams.config import QueueConfig
-from rmq_core.queue.keys import LeasedKeys
+from rmq_core.jobs.config import JobsConfig
+from rmq_core.jobs.state import JobsKeys
+from rmq_core.kernel.keys import LeasedKeys
+from rmq_core.reliable.state import ReliableConfig, ReliableKeys
+from rmq_core.rotation.state import RotationConfig
+from rmq_core.streams.state import QueueConfig
 
 DELIVERIES = 2
 """How often a message may be delivered before it becomes a dead letter."""

@@ -12,8 +12,8 @@ import redis
 
 from rmq_core.asyncio import JobQueue as AsyncJobQueue
 from rmq_core.asyncio import Worker
-from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.jobs import JobsConfig, WorkerConfig
+from rmq_core.jobs.state import JobsKeys
 from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import World
 
@@ -76,8 +76,8 @@ async def working(queue: AsyncJobQueue, handler: Any, **options: Any) -> AsyncIt
 
 async def hung(queue: AsyncJobQueue, count: int = 1) -> None:
     """Deliver jobs to a worker that never returns."""
-    from rmq_core.discipline.jobs.operations import working as operations
-    from rmq_core.discipline.jobs.operations.working import Done
+    from rmq_core.jobs import worker as operations
+    from rmq_core.jobs.worker import Done
 
     found = await queue.run_exchange(operations.turn(queue.engine, "hung", Done.nothing(), count))
     assert len(found) == count

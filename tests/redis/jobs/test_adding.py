@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, JobQueue, PayloadError
-from rmq_core.discipline.jobs.job import job_of
 from rmq_core.jobs import NewJob
+from rmq_core.jobs.job import job_of
 from tests.redis.jobs.bench import KEYS, jobs, native, payloads
 from tests.redis.worlds import World
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 import redis
 
-from rmq_core.discipline.jobs.operations import working as operations
 from rmq_core.jobs import Job
+from rmq_core.jobs import worker as operations
 from tests.redis.jobs.bench import KEYS, Log, hung, queue_at, working
 
 

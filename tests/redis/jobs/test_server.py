@@ -9,8 +9,8 @@ import redis
 
 from rmq_core import JobQueue, Unsupported
 from rmq_core.asyncio import Worker
-from rmq_core.discipline.jobs.operations.working import Delivery, Verdict, fail, requeue
 from rmq_core.errors import ScriptFailed, WrongKeyType
+from rmq_core.jobs.worker import Delivery, Verdict, fail, requeue
 from tests.redis.jobs.bench import KEYS, jobs, native, queue_at
 from tests.redis.leases import engine_of, run
 from tests.redis.worlds import World

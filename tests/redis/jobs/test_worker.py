@@ -13,9 +13,9 @@ import redis
 
 from rmq_core import UnrecoverableError, exponential
 from rmq_core.asyncio import Worker
-from rmq_core.discipline.jobs.operations import working as operations
-from rmq_core.discipline.jobs.operations.working import Done
 from rmq_core.jobs import Job, WorkerConfig
+from rmq_core.jobs import worker as operations
+from rmq_core.jobs.worker import Done
 from tests.redis.jobs.bench import KEYS, Log, hung, queue_at, working
 
 AT_ONCE = exponential(0, 0)
@@ -377,7 +377,7 @@ async def test_a_late_worker_does_not_undo_what_another_worker_did(url: str, cap
         await hung(queue)
         async with working(queue, handler):
             await log.count(1)
-        from rmq_core.discipline.jobs.operations.working import Delivery, Verdict, fail
+        from rmq_core.jobs.worker import Delivery, Verdict, fail
 
         late = Delivery("1-0", b"")
         assert await queue.run_exchange(fail(queue.engine, "hung", late, "x", Verdict(1, 0, "late"))) == b"gone"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmq_core.compat.heartbeat import Beat
+from rmq_core.redis_message_queue.heartbeat import Beat
 from tests.conftest import server_names
 from tests.faults.proxy import Proxy
 from tests.redis.message_queue.behind import PATIENCE_S

@@ -103,7 +103,7 @@ def test_draining_waits_for_a_publish_in_progress() -> None:
 async def test_draining_waits_for_a_publish_task_in_progress() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    class Slow(rmq_core.asyncio.redis_message_queue.RedisGateway):
+    class Slow(rmq_core.redis_message_queue.asyncio.RedisGateway):
         async def publish_message(self, queue: str, message: str, dedup_key: str) -> bool:
             begun.set()
             return await go_on.wait()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core.compat.heartbeat import Beat
 from rmq_core.errors import GatewayContractError
+from rmq_core.redis_message_queue.heartbeat import Beat
 from tests.redis.message_queue.behind import PATIENCE_S, eventually, expire, in_hand, left_s, let_pass
 from tests.redis.message_queue.gateways import foreign
 from tests.redis.message_queue.handlers import abandon, handle

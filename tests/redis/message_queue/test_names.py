@@ -9,8 +9,8 @@ import pytest
 import redis
 
 import rmq_core.asyncio
-import rmq_core.asyncio.redis_message_queue as theirs
 import rmq_core.redis_message_queue as ours
+import rmq_core.redis_message_queue.asyncio as theirs
 
 SHARED = (
     "ClaimedMessage", "MessageData", "GracefulInterruptHandler", "BaseGracefulInterruptHandler", "QueueEvent",

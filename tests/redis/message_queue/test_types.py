@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from rmq_core import RedisMessageQueue
 from rmq_core.redis_message_queue import RedisGateway
-from rmq_core.asyncio.redis_message_queue import RedisGateway as AsyncRedisGateway
+from rmq_core.redis_message_queue.asyncio import RedisGateway as AsyncRedisGateway
 from rmq_core.asyncio import RedisMessageQueue as AsyncRedisMessageQueue
 
 

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import redis
 
-import rmq_core.asyncio.redis_message_queue
 import rmq_core.redis_message_queue
+import rmq_core.redis_message_queue.asyncio
 from tests.redis.message_queue.places import Place
 from tests.redis.worlds import Blocking, Loop
 
@@ -103,7 +103,7 @@ class AsyncWorld(World):
     """`rmq_core.asyncio`, made blocking."""
 
     flavour = "async"
-    module = rmq_core.asyncio.redis_message_queue
+    module = rmq_core.redis_message_queue.asyncio
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)

@@ -10,8 +10,8 @@ from typing import Any
 
 from rmq_core import Reaper
 from rmq_core.asyncio import Reaper as AsyncReaper
-from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.reliable import ReliableConfig
+from rmq_core.reliable.state import ReliableKeys
 from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import AsyncWorld, Blocking, World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.rotation import RotationConfig
+from rmq_core.rotation.state import RotationKeys
 from tests.redis.worlds import World
 
 KEYS = RotationKeys("q")

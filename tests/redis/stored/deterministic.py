@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core.envelope import ids
-from rmq_core.exchange import slots
+from rmq_core.envelope import codec
+from rmq_core.exchange import scripts
 
 
 class Counted:
@@ -25,11 +25,11 @@ class Counted:
 
 def fix_ids(patch: pytest.MonkeyPatch) -> None:
     """Let this process make ids and secrets by counting."""
-    patch.setattr(ids, "_prefix", "0123456789abcdef")
-    patch.setattr(ids, "_counter", itertools.count())
-    patch.setattr(ids, "_leases", itertools.count(1))
-    patch.setattr(ids, "_nonces", Counted("abc"))
-    patch.setattr(slots, "nonce", Counted("def").pop)
+    patch.setattr(codec, "_prefix", "0123456789abcdef")
+    patch.setattr(codec, "_counter", itertools.count())
+    patch.setattr(codec, "_leases", itertools.count(1))
+    patch.setattr(codec, "_nonces", Counted("abc"))
+    patch.setattr(scripts, "nonce", Counted("def").pop)
     patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=1))
 
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import Any
 
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, RedisMessageQueue
-from rmq_core.compat import operations
-from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling, staging
-from rmq_core.history import acting_as
-from rmq_core.observe.entries import lines_of
-from rmq_core.queue import recording
-from rmq_core.queue.base import tools_of
+from rmq_core.admin import history as recording
+from rmq_core.kernel.base import tools_of
+from rmq_core.leased import claiming, inspecting, publishing, reclaiming, settling
+from rmq_core.observe.history import acting_as
+from rmq_core.observe.tally import lines_of
+from rmq_core.redis_message_queue import operations
 from tests.redis.stored.deterministic import begin
 
 LEASES = "rmq:{q}:leases"
@@ -162,7 +162,7 @@ def stages(url: str, client: Any) -> None:
         for sink, batch in (("committed", 7), ("half", 8)):
             both = [q.stage([*keyed, NewMessage("p", id="k3")]), q.stage([NewMessage(sink, id="p1")])]
             steps = {"committed": 2, "half": 4}[sink]
-            begin(q, staging.publish_staged(q._engine, both, sink=sink, batch=batch), steps)
+            begin(q, publishing.publish_staged(q._engine, both, sink=sink, batch=batch), steps)
 
 
 def deduplicated(url: str, client: Any) -> None:

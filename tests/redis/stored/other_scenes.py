@@ -7,12 +7,10 @@ from typing import Any
 
 import rmq_core
 from rmq_core import JobQueue, ReliableQueue, RotationQueue, StreamQueue, exponential
-from rmq_core.discipline.jobs.operations import working
-from rmq_core.discipline.jobs.operations.working import Done, Verdict
-from rmq_core.discipline.rotation.operations import popping
-from rmq_core.jobs import Cron, Every, JobsConfig, NewJob, Repeat
+from rmq_core.jobs import Cron, Every, JobsConfig, NewJob, Repeat, worker
+from rmq_core.jobs.worker import Done, Verdict
 from rmq_core.reliable import ReliableConfig
-from rmq_core.rotation import RotationConfig
+from rmq_core.rotation import RotationConfig, claiming
 from rmq_core.streams import QueueConfig
 from tests.redis.stored.deterministic import begin
 from tests.redis.stored.leased_scenes import HEADERS, HOUR_S, PAYLOADS, queue
@@ -51,7 +49,7 @@ def rotation(url: str, client: Any) -> None:
         q.publish_many(["done", "late", "going", "going"])
         for _ in range(4):
             assert q.safe_pop()
-        begin(q, popping.claim(q._engine, wait=HOUR_S), 3)
+        begin(q, claiming.claim(q._engine, wait=HOUR_S), 3)
         q.mark_done("done")
         entries = client.lrange("q", 0, -1)
         client.lset("q", entries.index(next(one for one in entries if one.startswith(b"late"))), "late|1000000000")
@@ -80,15 +78,15 @@ def jobs(url: str, client: Any) -> None:
         q.add("mail", 7, job_id="fails", attempts=5, backoff=exponential(base=60, cap=3600, jitter=0))
         q.add("mail", job_id="dies", attempts=1)
         q.add("mail", "text", job_id="held")
-        taken = q._driver.run(working.turn(q._engine, "worker 1", Done.nothing(), 4))
+        taken = q._driver.run(worker.turn(q._engine, "worker 1", Done.nothing(), 4))
         finished, fails, dies, _ = taken
         done = Done(["finished", "fails"], ["finished"], [finished.entry], [("finished", b'{"sent":true}')])
-        q._driver.run(working.turn(q._engine, "worker 1", done, 0))
-        q._driver.run(working.fail(q._engine, "worker 1", fails, "fails", Verdict(1, 120, "E: no\tlink")))
-        q._driver.run(working.fail(q._engine, "worker 1", dies, "dies", Verdict(1, None, "E: bad"), stored=True))
+        q._driver.run(worker.turn(q._engine, "worker 1", done, 0))
+        q._driver.run(worker.fail(q._engine, "worker 1", fails, "fails", Verdict(1, 120, "E: no\tlink")))
+        q._driver.run(worker.fail(q._engine, "worker 1", dies, "dies", Verdict(1, None, "E: bad"), stored=True))
         q.add("mail", job_id="dies-too", attempts=1)
-        (dies,) = q._driver.run(working.turn(q._engine, "worker 1", Done.nothing(), 1))
-        q._driver.run(working.fail(q._engine, "worker 1", dies, "dies-too", Verdict(1, None, "E: bad")))
+        (dies,) = q._driver.run(worker.turn(q._engine, "worker 1", Done.nothing(), 1))
+        q._driver.run(worker.fail(q._engine, "worker 1", dies, "dies-too", Verdict(1, None, "E: bad")))
         q.add_unique("once", [1], job_id="unique")
         assert not q.add_unique("once", [1], job_id="unique").accepted
         q.add("late", None, delay=HOUR_S, job_id="twice")
@@ -161,7 +159,7 @@ def spark_stream(url: str, client: Any) -> None:
 def ledger_of(kind: Any, url: str, q: Any, seq: int, stream: str = "s1") -> Any:
     """A ledger of the consumer `reader`, as a query makes it from its checkpoint."""
     from rmq_spark.place.source import Source
-    from rmq_spark.stream.offsets import Offset
+    from rmq_spark.stream.ledger import Offset
 
     return kind(Source(rmq_core.RedisSettings.from_url(url), "q"), q, Offset("q", "reader", stream, seq), HOUR_S)
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from rmq_cli.records import message_record, message_row
 from rmq_core import LeasedConfig, LeasedQueue, RedisMessageQueue
-from rmq_core.cli.records import message_record, message_row
-from rmq_core.discipline.jobs.operations import working
-from rmq_core.discipline.jobs.operations.working import Delivery, Verdict
 from rmq_core.errors import UnknownPayloadKind
-from rmq_core.jobs import JobsConfig
-from rmq_core.queue.base import tools_of
+from rmq_core.jobs import JobsConfig, worker
+from rmq_core.jobs.worker import Delivery, Verdict
+from rmq_core.kernel.base import tools_of
 from rmq_core.reliable import ReliableConfig
 from tests.redis.leases import driver_of, engine_of, key
 from tests.redis.reliable import bench
@@ -178,12 +177,12 @@ def test_a_worker_keeps_what_it_does_not_know(world: World, history: bytes) -> N
     run = world.loop.call if hasattr(world, "loop") else lambda call, *args: call(*args)
 
     def taken() -> Delivery:
-        (found,) = run(driver_of(queue).run, working.turn(engine_of(queue), "w", working.Done.nothing(), 1))
+        (found,) = run(driver_of(queue).run, worker.turn(engine_of(queue), "w", worker.Done.nothing(), 1))
         return found
 
-    run(driver_of(queue).run, working.requeue(engine_of(queue), "w", [taken()]))
+    run(driver_of(queue).run, worker.requeue(engine_of(queue), "w", [taken()]))
     check_passed_on(world.client.xrange("rmq:{q}:jobs:ready")[0][1][b"e"], history, 1)
-    failing = working.fail(engine_of(queue), "w", taken(), "later-1", Verdict(2, 60, "r"))
+    failing = worker.fail(engine_of(queue), "w", taken(), "later-1", Verdict(2, 60, "r"))
     assert run(driver_of(queue).run, failing) == b"later"
     check_passed_on(world.client.hget("rmq:{q}:jobs:later", "later-1"), history, 2, b"nack")
 

@@ -9,8 +9,8 @@ import pytest
 
 from rmq_core import Lease, LeasedConfig, LeaseLost, LeaseOwnedByOther, RedisSettings
 from rmq_core.errors import ConsumerTaken
-from rmq_core.queue.base import tools_of
-from rmq_core.work import Handover, Submission
+from rmq_core.kernel.base import tools_of
+from rmq_core.orchestrate import Handover, Submission
 from tests.redis.leases import key
 from tests.redis.stored.golden import load
 from tests.redis.stored.leased_scenes import HOUR_S, queue
@@ -106,7 +106,7 @@ def test_a_lease_in_json_is_written_and_read() -> None:
 
 
 def test_an_offset_of_spark_is_written_and_read() -> None:
-    from rmq_spark.stream.offsets import Offset
+    from rmq_spark.stream.ledger import Offset
 
     text = (FOLDER / "spark_offset.json").read_text("utf-8").strip()
     assert json.dumps(Offset("q", "reader", "s1", 2).plain) == text

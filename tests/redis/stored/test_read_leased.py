@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rmq_core import Isolation, Lease, LeaseAlreadySettled, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message, Stage
-from rmq_core.discipline.leased.operations.claiming import _fill
 from rmq_core.errors import ConsumerTaken
-from rmq_core.lua import load as load_script
+from rmq_core.exchange.loading import load as load_script
+from rmq_core.kernel.base import tools_of
+from rmq_core.leased.claiming import _fill
 from rmq_core.messages import IsolatedGroup
-from rmq_core.queue.base import tools_of
 from rmq_core.reports import Outcome
 from tests.redis.leases import drain, driver_of, engine_of, expire, key, payloads
 from tests.redis.stored.golden import load, now_ms

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rmq_core import Lease, LeaseAlreadySettled, LeaseLost, MalformedMessage, RedisMessageQueue
-from rmq_core.compat.stored import ClaimedMessage
 from rmq_core.jobs import JobsConfig
+from rmq_core.redis_message_queue.stored import ClaimedMessage
 from rmq_core.reliable import ReliableConfig
 from rmq_core.reports import Outcome
 from rmq_core.rotation import RotationConfig

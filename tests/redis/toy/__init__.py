@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmq_core.discipline.reliable.engine import ReliableEngine
-from rmq_core.discipline.reliable.operations import publishing
 from rmq_core.envelope.codec import Payload
 from rmq_core.exchange import Exchange
+from rmq_core.kernel.registry import register
 from rmq_core.protocol import Discipline
-from rmq_core.queue.registry import register
+from rmq_core.reliable import publishing
+from rmq_core.reliable.state import ReliableEngine
 from rmq_core.reports import Published, PublishReport
 
 RECORD = Discipline("toy", "ToyQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists"), "reliable:", package=__name__)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from rmq_core.discipline.reliable.aio import AsyncReliableQueue
-from rmq_core.queue.base import Method, Part
+from rmq_core.kernel.base import Method, Part
+from rmq_core.reliable.aio import AsyncReliableQueue
 from tests.redis import toy
 from tests.redis.toy.touch import ToyAdminMethods
 

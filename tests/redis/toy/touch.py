@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rmq_core.discipline.reliable.admin import ReliableAdminMethods
-from rmq_core.discipline.reliable.engine import ReliableEngine
+from rmq_core.admin.verbs import Verb
 from rmq_core.exchange import Command, Exchange
-from rmq_core.queue.base import Method
-from rmq_core.queue.verbs import Verb
+from rmq_core.kernel.base import Method
+from rmq_core.reliable.queue import ReliableAdminMethods
+from rmq_core.reliable.state import ReliableEngine
 
 TOUCH = Verb(
     "touch", "touch", "message", "way to touch a message",

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rmq_core import Lease, LeasedQueue
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from rmq_spark import BatchPolicy, adopted_batch
 from rmq_spark.batch.watch import EXIT_CODE
 from tests.spark.conftest import StartDriver, is_alive, wait_for

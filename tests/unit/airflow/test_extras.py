@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmq_airflow import extras
+from rmq_airflow import location
 from rmq_airflow.get_provider_info import get_provider_info
 from rmq_core import ConfigurationError
 
@@ -44,13 +44,13 @@ def test_an_invalid_extra_raises_an_error_that_names_it_and_the_accepted_values(
     extra: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        extras.read(extra)
+        location.read_extras(extra)
 
 
 @pytest.mark.parametrize("name", ["sentinel_password", "ssl_password"])
 def test_a_secret_of_the_wrong_type_is_not_repeated(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name) as raised:
-        extras.read({name: 240817})
+        location.read_extras({name: 240817})
     assert "240817" not in str(raised.value)
 
 
@@ -58,6 +58,6 @@ def test_the_form_offers_no_value_that_the_extras_refuse() -> None:
     (form,) = get_provider_info()["connection-types"]
     for name, described in form["conn-fields"].items():
         for value in described["schema"].get("enum", ()):
-            assert extras.read({name: value}) == {name: value}
+            assert location.read_extras({name: value}) == {name: value}
         if "default" in described["schema"]:
-            assert extras.read({name: described["schema"]["default"]})
+            assert location.read_extras({name: described["schema"]["default"]})

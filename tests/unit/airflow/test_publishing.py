@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rmq_airflow.operators.publish import RedisQueuePublishOperator
+from rmq_cli.publish import publish
 from rmq_core import LeasedQueue, NewMessage, WorkQueue
-from rmq_core.cli.publish import publish
 from rmq_dagster import RedisQueueResource
 
 WORDS = {"headers": "header"}  # of the command line, whose option is repeated

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.cli.checks import Finding, Level, examine
-from rmq_core.cli.facts import Allowed, Facts
+from rmq_cli.checks import Allowed, Facts, Finding, Level, examine
 
 GOOD = {
     "redis_version": "7.2.4",

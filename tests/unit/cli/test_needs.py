@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import rmq_core
-from rmq_core.cli.requirements import commands_of, needed
+from rmq_cli.checks import commands_of, needed
 from rmq_core.protocol import DISCIPLINES
 
 CORE = Path(rmq_core.__file__).parent
@@ -19,7 +19,7 @@ def names(discipline: str) -> set[str]:
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_plain_commands_of_a_disciplines_operations_are_in_its_required_commands(discipline: str) -> None:
-    sources = [path.read_text("utf-8") for path in (CORE / "discipline" / discipline).rglob("*.py")]
+    sources = [path.read_text("utf-8") for path in (CORE / discipline).glob("*.py")]
     assert sources
     sent = {"|".join(filter(None, found)) for source in sources for found in PLAIN.findall(source)}
     assert sent <= names(discipline)
@@ -32,7 +32,7 @@ def test_commands_of_a_disciplines_scripts_are_in_its_required_commands(discipli
 
 
 def test_every_script_names_its_commands_literally() -> None:
-    for path in (CORE / "lua").rglob("*.lua"):
+    for path in CORE.rglob("*.lua"):
         source = re.sub(r"--.*", "", path.read_text("utf-8"))
         calls = len(re.findall(r"redis\.p?call\(", source))
         written = len(re.findall(r"""redis\.p?call\(\s*['"][A-Z]+['"]""", source))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rmq_core.cli.output import emit, plain, say, show
+from rmq_cli.output import emit, plain, say, show
 
 
 def test_control_characters_of_foreign_text_cannot_act_on_a_terminal() -> None:

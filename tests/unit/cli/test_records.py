@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rmq_core.cli import records
+from rmq_cli import records
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, Payload, message_of
 from rmq_core.envelope.payloads import encode_headers, encode_payload

@@ -8,7 +8,7 @@ import pytest
 
 def rmq(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
     """Run `rmq` in its own process, after some code."""
-    script = f"{code}\nfrom rmq_core.cli import main\nmain({list(arguments)!r})"
+    script = f"{code}\nfrom rmq_cli import main\nmain({list(arguments)!r})"
     return subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
 
 
@@ -26,6 +26,6 @@ def test_without_the_extra_an_error_names_what_to_install(missing: str) -> None:
 
 
 def test_another_missing_module_is_not_taken_for_the_extra() -> None:
-    ran = rmq("stats", code="import sys; sys.modules['rmq_core.cli.doctor'] = None")
-    assert "rmq_core.cli.doctor" in ran.stderr
+    ran = rmq("stats", code="import sys; sys.modules['rmq_cli.doctor'] = None")
+    assert "rmq_cli.doctor" in ran.stderr
     assert "pip install" not in ran.stderr

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core.console.attention import Trend, signs, trend_in
-from rmq_core.history import HistoryPoint
-from rmq_core.work.limits import AlertLimits, LimitBounds, StatsLimits
+from rmq_console.shown import Trend, signs, trend_in
+from rmq_core.observe.history import HistoryPoint
+from rmq_core.orchestrate.limits import AlertLimits, LimitBounds, StatsLimits
 
 CALM: dict[str, Any] = {"name": "work", "ready": 5, "dead": 0, "oldest_age": 3.0, "isolated": 0, "paused": False}
 LIMITS = AlertLimits(stats=StatsLimits(oldest_age=LimitBounds(warn=600)), growth=100, dead_within=3600)

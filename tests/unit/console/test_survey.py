@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from rmq_console.console import AGAIN_S, CHUNK, FIRST_S, FORGOTTEN_S, Order, Survey, ordered
+from rmq_console.shown import Trend, signs
 from rmq_core import QueueUnavailable
-from rmq_core.console.attention import Trend, signs
-from rmq_core.console.survey import AGAIN_S, CHUNK, FIRST_S, FORGOTTEN_S, Order, Survey, ordered
-from rmq_core.work.limits import AlertLimits, LimitBounds, StatsLimits
+from rmq_core.orchestrate.limits import AlertLimits, LimitBounds, StatsLimits
 
 NAMES = [f"q{number:03}" for number in range(1000)]
 

@@ -7,8 +7,7 @@ import pytest
 
 from rmq_core import ConfigurationError, open_queue
 from rmq_dagster import PipesRedisQueueSparkClient, RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.batch import Terms
-from rmq_dagster.claiming import LARGEST_BATCH
+from rmq_dagster.runs.claiming import LARGEST_BATCH, Terms
 
 RESOURCE = RedisQueueResource(url="redis://localhost:1")
 NOT_A_BATCH: list[Any] = [0, -1, LARGEST_BATCH + 1, 1.5, True, "10"]

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from rmq_dagster.requested import coming
+from rmq_dagster.runs.requested import coming
 
 
 def record(status: dg.DagsterRunStatus, changed_s_ago: float) -> Any:

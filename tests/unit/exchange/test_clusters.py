@@ -12,8 +12,8 @@ from redis import exceptions as redis_errors
 
 from rmq_core.exchange import Call, aio_pools
 from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.loading import Script
 from rmq_core.exchange.sync import SyncDriver
-from rmq_core.lua import Script
 from tests.unit.exchange.wire import AsyncConnection, Client, Reply, Wire
 
 CALL = Call(Script("test", b"return 1", b"f" * 40, has_slot=True), (b"key",))

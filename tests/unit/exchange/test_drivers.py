@@ -14,9 +14,9 @@ from redis import exceptions as redis_errors
 from rmq_core.errors import ConfigurationError, FormatMismatch, QueueUnavailable, WrongKeyType
 from rmq_core.exchange import Call, Chain, Command, Exchange, Pipeline, Wait
 from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.loading import Script
 from rmq_core.exchange.public import AsyncPublicDriver
 from rmq_core.exchange.sync import SyncDriver
-from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, AsyncClient, Client, Rig, Wire
 
 SCRIPT = Script("test", b"return 1", b"f" * 40, has_slot=True)

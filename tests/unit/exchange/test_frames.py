@@ -8,8 +8,8 @@ from redis import exceptions as redis_errors
 from rmq_core.errors import QueueFull, ScriptFailed
 from rmq_core.exchange import Call, Chain, Wait, blocks_for
 from rmq_core.exchange.frames import answer, at_once, plan, raise_retryable
-from rmq_core.exchange.slots import Slots
-from rmq_core.lua import Script
+from rmq_core.exchange.loading import Script
+from rmq_core.exchange.scripts import Slots
 
 SCRIPT = Script("test", b"return 'whole'", b"f" * 40, has_slot=True)
 CALL = Call(SCRIPT, (b"one", b"two"), ("a", 5))

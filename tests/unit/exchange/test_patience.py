@@ -11,7 +11,7 @@ import pytest
 from rmq_core.errors import QueueUnavailable
 from rmq_core.exchange import Call, Wait
 from rmq_core.exchange.aio import AsyncDriver
-from rmq_core.lua import Script
+from rmq_core.exchange.loading import Script
 from tests.unit.exchange.wire import SILENCE, AsyncClient, AsyncConnection, Wire
 
 CALL = Call(Script("test", b"return 1", b"f" * 40, has_slot=True), (b"key",))

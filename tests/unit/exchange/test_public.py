@@ -14,6 +14,7 @@ from redis import exceptions as redis_errors
 
 from rmq_core.exchange import Call, Patience, Wait
 from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.loading import Script
 from rmq_core.exchange.public import (
     AsyncPublicDriver,
     PublicDriver,
@@ -24,7 +25,6 @@ from rmq_core.exchange.public import (
     undecoded,
 )
 from rmq_core.exchange.sync import SyncDriver
-from rmq_core.lua import Script
 
 CALL = Call(Script("test", b"return 1", b"f" * 40), (b"key",), ("arg",))
 

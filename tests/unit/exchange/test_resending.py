@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from rmq_core.errors import QueueUnavailable
 from rmq_core.exchange import Call, Command, Exchange, Interrupted, Patience, Pipeline, Sleep, Wait, together
-from rmq_core.lua import Script
+from rmq_core.exchange.loading import Script
 from tests.unit.exchange.wire import SILENCE, Connection, Rig
 
 CALL = Call(Script("test", b"return 1", b"f" * 40, has_slot=True), (b"key",), ("arg",))

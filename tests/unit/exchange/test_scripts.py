@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.keys import LeasedKeys
+from rmq_core.kernel.keys import LeasedKeys
 
 KEYS = LeasedKeys("q")
 ACK = {"lease": b"lease", "settled": b"settled", "lease_id": "a", "token": "1.x"}

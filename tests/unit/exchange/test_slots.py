@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core.envelope import ids
-from rmq_core.exchange import slots as module
-from rmq_core.exchange.slots import Slot, Slots
+from rmq_core.envelope import codec
+from rmq_core.exchange import scripts as module
+from rmq_core.exchange.scripts import Slot, Slots
 
 
 def test_a_slot_in_use_is_not_assigned_again() -> None:
@@ -88,10 +88,10 @@ def test_threads_of_a_forked_child_take_no_slot_of_its_parent(monkeypatch: pytes
             thread = threading.Thread(target=lambda: drawn.append(slots.take()))
             thread.start()
             thread.join()
-        return ids.nonce()
+        return codec.nonce()
 
     monkeypatch.setattr(module, "nonce", overtaken)
-    monkeypatch.setattr(ids.process, "id", -1)
+    monkeypatch.setattr(codec.process, "id", -1)
     mine = slots.take()
     assert len({parents.key, mine.key, drawn[1].key}) == 3
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from rmq_core import aio
+from rmq_core import queue as heartbeats
+from rmq_core.aio import HeartbeatTask
 from rmq_core.errors import QueueUnavailable
 from rmq_core.messages import Lease
-from rmq_core.queue import aio_heartbeats, heartbeats
-from rmq_core.queue.aio_heartbeats import HeartbeatTask
-from rmq_core.queue.heartbeats import Heartbeat, HeartbeatThread, HeartbeatThreads, settle_beat
+from rmq_core.queue import Heartbeat, HeartbeatThread, HeartbeatThreads, settle_beat
 from tests.unit.leased.by_hand import held
 
 PATIENCE_S = 300
@@ -34,7 +35,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     turned = Clock()
     monkeypatch.setattr(heartbeats, "time", turned)
-    monkeypatch.setattr(aio_heartbeats, "time", turned)
+    monkeypatch.setattr(aio, "time", turned)
     monkeypatch.setattr("rmq_core.messages.monotonic", turned.monotonic)
     return turned
 
@@ -278,9 +279,9 @@ async def test_a_server_that_hangs_delays_no_heartbeat_of_the_task() -> None:
 def test_an_event_loop_is_forgotten_with_its_leases(*, ends: bool) -> None:
     async def hold() -> weakref.ref[Any]:
         kept = heartbeat(30, AsyncExtender(), fresh=False)
-        aio_heartbeats.heartbeats().add(kept)
+        aio.heartbeats().add(kept)
         await asyncio.sleep(0)
-        aio_heartbeats.heartbeats().remove(kept)
+        aio.heartbeats().remove(kept)
         if ends:
             await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
         return weakref.ref(asyncio.get_running_loop())

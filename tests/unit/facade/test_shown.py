@@ -10,7 +10,7 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core.queue.base import Shown
+from rmq_core.kernel.base import Shown
 
 QUEUES = [
     found
@@ -42,4 +42,4 @@ def test_help_shows_the_public_signatures(method: Any) -> None:
 
 def test_methods_of_the_sync_and_of_the_async_queues_are_found() -> None:
     assert len(METHODS) > 100
-    assert {queue.__module__.rpartition(".")[2] for queue in QUEUES} >= {"sync", "aio"}
+    assert {queue.__module__.rpartition(".")[2] for queue in QUEUES} >= {"queue", "aio"}

@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, MalformedMessage, exponential
-from rmq_core.discipline.jobs.config import JobsConfig, WorkerConfig
-from rmq_core.discipline.jobs.job import Job, check_id, encode_data, encode_options, job_of
-from rmq_core.discipline.jobs.operations.working import Delivery
-from rmq_core.discipline.jobs.runner import FailedJob, Runner
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import message_of
 from rmq_core.envelope.payloads import PayloadLimits
+from rmq_core.jobs.config import JobsConfig, WorkerConfig
+from rmq_core.jobs.job import Job, check_id, encode_data, encode_options, job_of
+from rmq_core.jobs.worker import Delivery, FailedJob, Runner
 
 
 def envelope(data: Any, options: bytes = b"", deliveries: int = 0, history: bytes = b"") -> bytes:

@@ -5,15 +5,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rmq_core.discipline.jobs.engine import JobsEngine
-from rmq_core.discipline.jobs.keys import JobsKeys
-from rmq_core.discipline.jobs.operations import (
-    adding,
-    working,
-)
-from rmq_core.discipline.jobs.operations.working import Delivery
 from rmq_core.exchange import Exchange
-from rmq_core.jobs import JobsConfig
+from rmq_core.jobs import JobsConfig, publishing, worker
+from rmq_core.jobs.state import JobsEngine, JobsKeys
+from rmq_core.jobs.worker import Delivery
 
 R = TypeVar("R")
 
@@ -38,20 +33,20 @@ def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
 
 def test_a_job_is_sent_with_producer_and_id_where_the_server_deduplicates_resends() -> None:
     one = engine()
-    job, (call,) = drive(adding.add(one, "j", 1), [b"accepted"])
+    job, (call,) = drive(publishing.add(one, "j", 1), [b"accepted"])
     assert (call.slot, call.given["producer"], call.given["jobs"][0]) == (False, one.producer, job.id)
 
 
 @pytest.mark.parametrize("options", [{"delay": 1}, {"job_id": "a"}], ids=["delayed", "an id of the caller's choice"])
 def test_a_job_whose_resend_the_server_cannot_recognize_is_sent_with_a_call_slot(options: dict[str, Any]) -> None:
-    _, (call,) = drive(adding.add(engine(), "j", **options), [b"accepted"])
+    _, (call,) = drive(publishing.add(engine(), "j", **options), [b"accepted"])
     assert (call.slot, call.script.name) == (True, "jobs/add")
-    assert drive(adding.add(engine(False), "j"), [b"accepted"])[1][0].script.name == "jobs/add"
+    assert drive(publishing.add(engine(False), "j"), [b"accepted"])[1][0].script.name == "jobs/add"
 
 
 @pytest.mark.parametrize("native", [True, False])
 def test_a_worker_reads_with_the_claim_option_where_the_server_supports_it(native: bool) -> None:
-    _, (want,) = drive(working.listen(engine(native), "w", 5, 1000), [None])
+    _, (want,) = drive(worker.listen(engine(native), "w", 5, 1000), [None])
     assert ("CLAIM" in want.args) == native
 
 
@@ -61,4 +56,4 @@ def test_a_worker_reads_with_the_claim_option_where_the_server_supports_it(nativ
     ids=["RESP2", "a dict", "RESP3, flat"],
 )
 def test_entries_are_parsed_in_the_reply_formats_of_both_protocols(reply: Any) -> None:
-    assert drive(working.listen(engine(), "w", 5, 1000), [reply])[0] == [Delivery("1-0", b"x")]
+    assert drive(worker.listen(engine(), "w", 5, 1000), [reply])[0] == [Delivery("1-0", b"x")]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rmq_core.discipline.jobs.prefetch import Prefetch
+from rmq_core.jobs.worker import Prefetch
 
 
 def test_quick_jobs_are_prefetched_in_proportion_to_their_rate() -> None:

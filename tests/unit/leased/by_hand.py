@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from rmq_core.discipline.leased.config import LeasedConfig
-from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, MessageRef, Payload
 from rmq_core.envelope.payloads import encode_payload
 from rmq_core.events import OnEvent
 from rmq_core.exchange import Call, Exchange, Want
+from rmq_core.kernel.keys import LeasedKeys
+from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease
-from rmq_core.queue.keys import LeasedKeys
 
 R = TypeVar("R")
 TOKEN = "7.abc"

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from rmq_core.discipline.leased.operations.claiming import claim
 from rmq_core.errors import (
     ConfigurationError,
     LeaseLost,
@@ -13,6 +12,7 @@ from rmq_core.errors import (
     ScriptFailed,
     WrongKeyType,
 )
+from rmq_core.leased.claiming import claim
 from tests.unit.leased.by_hand import (
     asked,
     claimed,

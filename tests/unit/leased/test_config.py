@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core.discipline.leased.config import LeasedConfig
 from rmq_core.errors import ConfigurationError
+from rmq_core.leased.config import LeasedConfig
 from rmq_core.policy import Overflow
 
 DURATIONS = ["lease", "max_hold", "dedup_window", "settled_ttl", "retry_budget"]

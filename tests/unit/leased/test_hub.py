@@ -8,9 +8,9 @@ import pytest
 
 from rmq_core.errors import QueueUnavailable, ScriptFailed
 from rmq_core.exchange import Call, Exchange, Pipeline
+from rmq_core.orchestrate import waiting as hubs
+from rmq_core.orchestrate.waiting import WaitHub
 from rmq_core.reports import Backlog
-from rmq_core.work import hub as hubs
-from rmq_core.work.hub import WaitHub
 
 PATIENCE_S = 300
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rmq_core.discipline.leased.operations.publishing import publish
-from rmq_core.discipline.leased.operations.settling import ack, nack
+from rmq_core.leased.publishing import publish
+from rmq_core.leased.settling import ack, nack
+from rmq_core.observe.fact import Invocation
 from rmq_core.observe.journal import journaled
-from rmq_core.observe.middleware import Invocation
 from tests.unit.leased.by_hand import drive, engine, given, held, scripts, step
 
 

@@ -4,12 +4,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core.discipline.leased.operations.managing import (
-    cancel,
-    forget,
-    redrive_some,
-)
 from rmq_core.errors import ConfigurationError, PayloadError
+from rmq_core.leased.managing import cancel, forget, redrive_some
 from tests.unit.leased.by_hand import engine, envelope, envelopes, result
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from rmq_core.discipline.leased.operations.publishing import publish, publish_many
 from rmq_core.envelope import codec
 from rmq_core.envelope.payloads import decode_payload, digest
 from rmq_core.errors import (
@@ -13,6 +12,7 @@ from rmq_core.errors import (
     QueueUnavailable,
 )
 from rmq_core.exchange import Call
+from rmq_core.leased.publishing import publish, publish_many
 from rmq_core.policy import Durability
 from rmq_core.reports import PublishReport
 from tests.unit.leased.by_hand import asked, drive, engine, step

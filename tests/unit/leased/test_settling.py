@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from rmq_core.discipline.leased.operations.settling import ack, extend_all, nack
 from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable
 from rmq_core.exchange import Pipeline
+from rmq_core.leased.settling import ack, extend_all, nack
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability, exponential
 from tests.unit.leased.by_hand import asked, drive, engine, envelope, given, held, ref

@@ -4,13 +4,13 @@ import pickle
 
 import pytest
 
-from rmq_core.discipline.leased.operations.staging import publish_staged, stage
 from rmq_core.errors import (
     ConfigurationError,
     PayloadError,
     QueueUnavailable,
     StageLost,
 )
+from rmq_core.leased.publishing import publish_staged, stage
 from rmq_core.messages import Stage
 from tests.unit.leased.by_hand import drive, engine, result
 

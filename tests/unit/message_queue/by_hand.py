@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rmq_core.compat.config import Deduplication, HeartbeatSettings, Logs, digest_of_content
-from rmq_core.compat.io_mode import BLOCKING, IoMode
-from rmq_core.compat.keys import QueueKeyManager
-from rmq_core.compat.payload import PayloadRules
-from rmq_core.compat.state import QueueState
-from rmq_core.compat.stored import ClaimedMessage
 from rmq_core.events import QueueEvent
-from rmq_core.queue.twin import stepped
+from rmq_core.redis_message_queue.config import Deduplication, HeartbeatSettings, Logs, PayloadRules, digest_of_content
+from rmq_core.redis_message_queue.gateway import BLOCKING, IoMode
+from rmq_core.redis_message_queue.operations import QueueKeyManager
+from rmq_core.redis_message_queue.state import QueueState
+from rmq_core.redis_message_queue.stored import ClaimedMessage
+from rmq_core.running import stepped
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 

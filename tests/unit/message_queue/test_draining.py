@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rmq_core.compat import queue_methods
+from rmq_core.redis_message_queue import queue as queue_methods
 from tests.unit.message_queue.by_hand import Scripted, body, run
 
 

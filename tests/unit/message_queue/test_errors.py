@@ -4,8 +4,8 @@ import pytest
 from redis import exceptions as redis_errors
 
 import rmq_core
-from rmq_core.compat.errors import LuaScriptError, RetryBudgetExhaustedError, in_redis_terms
 from rmq_core.errors import LeaseLost, QueueFull, RedisMessageQueueError, translate
+from rmq_core.redis_message_queue.config import LuaScriptError, RetryBudgetExhaustedError, in_redis_terms
 
 CUT = redis_errors.ConnectionError("cut")
 

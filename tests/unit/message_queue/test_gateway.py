@@ -8,8 +8,8 @@ from typing import Any
 import fakeredis
 import pytest
 
-from rmq_core.compat.sync import RedisGateway
 from rmq_core.exchange import Patience
+from rmq_core.redis_message_queue.queue import RedisGateway
 from tests.unit.message_queue.by_hand import body
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rmq_core.compat import operations
 from rmq_core.exchange import Pipeline
+from rmq_core.redis_message_queue import operations
 from tests.unit.leased.by_hand import claimed, drive, engine, envelope
 
 EMPTY = [b"empty 0 9", [], []]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core.compat.payload import PayloadRules
 from rmq_core.errors import PayloadTooDeep
+from rmq_core.redis_message_queue.config import PayloadRules
 
 
 def test_a_payload_that_contains_itself_is_refused() -> None:

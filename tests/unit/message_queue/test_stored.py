@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core.compat.stored import ClaimedMessage, Grant, Received, held, lease_of, token_text
 from rmq_core.errors import MalformedMessage
 from rmq_core.messages import Lease
+from rmq_core.redis_message_queue.stored import ClaimedMessage, Grant, Received, held, lease_of, token_text
 from tests.unit.leased.by_hand import held as lease_of_one
 
 

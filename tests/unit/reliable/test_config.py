@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_core.discipline.reliable import keys as schema
-from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.reliable import ReliableConfig
+from rmq_core.reliable import ReliableConfig, state
+from rmq_core.reliable.state import ReliableKeys
 
 
 @pytest.mark.parametrize(
@@ -33,7 +32,7 @@ def test_an_invalid_setting_raises_an_error_that_names_it(name: str, value: Any)
 
 def test_the_schema_in_the_docstring_lists_every_key() -> None:
     keys = ReliableKeys("q")
-    listed = set(re.findall(r"^rmq:reliable:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
+    listed = set(re.findall(r"^rmq:reliable:\{q\}:(\w+)", state.__doc__ or "", re.MULTILINE))
     own = {field.name for field in fields(keys)} - {"name", "prefix"}
     assert listed == own | {"processing", "claims", "slot"}
     assert all(getattr(keys, name) == f"rmq:reliable:{{q}}:{name}".encode() for name in own)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rmq_core import QueueFull, QueueUnavailable
-from rmq_core.discipline.reliable.config import ReliableConfig
-from rmq_core.discipline.reliable.engine import ReliableEngine
-from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.discipline.reliable.operations import claiming, settling
 from rmq_core.exchange import Sleep, Wait
+from rmq_core.reliable import claiming, settling
+from rmq_core.reliable.state import ReliableConfig, ReliableEngine, ReliableKeys
 from tests.unit.leased.by_hand import envelope, step
 
 KEYS = ReliableKeys("q")

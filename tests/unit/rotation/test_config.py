@@ -9,9 +9,8 @@ import pytest
 from redis.crc import key_slot
 
 from rmq_core import ConfigurationError
-from rmq_core.discipline.rotation import keys as schema
-from rmq_core.discipline.rotation.keys import RotationKeys
-from rmq_core.rotation import RotationConfig
+from rmq_core.rotation import RotationConfig, state
+from rmq_core.rotation.state import RotationKeys
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_the_names_of_rmqs_own_keys_are_refused() -> None:
 
 def test_the_schema_in_the_docstring_lists_every_key() -> None:
     keys = RotationKeys("q")
-    listed = set(re.findall(r"^rmq:rotation:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
+    listed = set(re.findall(r"^rmq:rotation:\{q\}:(\w+)", state.__doc__ or "", re.MULTILINE))
     own = {field.name for field in fields(keys)} - {"name", "prefix", "list"}
     assert listed == own | {"slot"}
     assert all(getattr(keys, name) == f"rmq:rotation:{{q}}:{name}".encode() for name in own)

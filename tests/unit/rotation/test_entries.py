@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from rmq_core import PayloadError
-from rmq_core.discipline.rotation.config import RotationConfig
-from rmq_core.discipline.rotation.entries import envelope, id_bytes, id_text, new_entry, stamped_entry
 from rmq_core.envelope.codec import message_of
 from rmq_core.errors import PayloadTooLarge
+from rmq_core.rotation.state import RotationConfig, envelope, id_bytes, id_text, new_entry, stamped_entry
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.plugin.holders import path_of
+from rmq_console.serve.links import DAGSTER, Links
 from rmq_core import ConfigurationError
-from rmq_core.serve.links import DAGSTER, Links
-from rmq_dagster.runs import is_run_id
+from rmq_dagster.runs.identity import is_run_id
 
 ADDRESSES = ["airflow=https://airflow.test/team/", "dagster=http://dagster.test:3000", "spark=http://spark.test:18080/"]
 TASKS = [

@@ -11,10 +11,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
+from rmq_console.serve import metrics
+from rmq_console.serve.metrics import Scrapes
+from rmq_console.serve.reading import QueueReading
 from rmq_core.errors import QueueUnavailable, ScriptFailed
-from rmq_core.serve import scrapes
-from rmq_core.serve.reading import QueueReading
-from rmq_core.serve.scrapes import Scrapes
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -41,8 +41,8 @@ class Redis:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scrapes wait for a moment only, and each starts a reading."""
     for name in ("FIRST_S", "BRIEF_S"):
-        monkeypatch.setattr(scrapes, name, 0.05)
-    monkeypatch.setattr(scrapes, "FRESH_S", 0)
+        monkeypatch.setattr(metrics, name, 0.05)
+    monkeypatch.setattr(metrics, "FRESH_S", 0)
 
 
 @pytest.fixture

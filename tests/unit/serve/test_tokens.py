@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from rmq_console.serve import access
+from rmq_console.serve.access import ROLES, TokenFile, TokenUser, make
 from rmq_core import ConfigurationError
-from rmq_core.serve import tokens
-from rmq_core.serve.tokens import ROLES, TokenFile, TokenUser, make
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_every_token_is_compared_with_every_line_in_constant_time(file: Path, mo
         return hmac_compare(mine, theirs)
 
     hmac_compare = hmac.compare_digest
-    monkeypatch.setattr(tokens.hmac, "compare_digest", count)
+    monkeypatch.setattr(access.hmac, "compare_digest", count)
     for token in (*(token for token, _ in made), "", "rmq_x", made[0][0][:-1], "x" * 100_000, "\udcff"):
         compared.clear()
         known.user(token)

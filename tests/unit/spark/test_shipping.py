@@ -23,7 +23,7 @@ except ModuleNotFoundError as missing:
     print(missing.name)
 source = pickle.load(sys.stdin.buffer)({})
 print([field.name for field in source.schema()][:2], source.name())
-from rmq_core.lua import load
+from rmq_core.exchange.loading import load
 print(load("leased/read").name, ".zip" in sys.modules["rmq_core"].__file__)
 """
 APPENDING = """

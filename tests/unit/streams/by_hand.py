@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rmq_core.discipline.streams.config import QueueConfig
-from rmq_core.discipline.streams.engine import StreamEngine, engine_of
 from rmq_core.exchange import Call, Command, Exchange, Listen, Wait
+from rmq_core.streams.state import QueueConfig, StreamEngine, engine_of
 
 CONFIG = QueueConfig("orders", "billing", "me", block_ms=70)
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from rmq_core import Lease, QueueUnavailable
-from rmq_core.discipline.streams.operations import claiming, settling
 from rmq_core.errors import QueueError, ScriptFailed
 from rmq_core.exchange import Call
+from rmq_core.streams import claiming, settling
 from tests.unit.streams.by_hand import claimed, drive, engine, verbs
 
 

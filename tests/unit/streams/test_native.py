@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, QueueUnavailable
-from rmq_core.discipline.streams.engine import engine_of
-from rmq_core.discipline.streams.operations import native
 from rmq_core.errors import QueueError
-from rmq_core.streams import QueueConfig, QueueMessage
+from rmq_core.streams import QueueConfig, QueueMessage, native
+from rmq_core.streams.state import engine_of
 from tests.unit.streams.by_hand import drive, engine
 
 MESSAGE = QueueMessage("orders", "billing", "1-0", {})

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_core.discipline.streams.keys import StreamKeys
-from rmq_core.discipline.streams.messages import StreamEntry, decode, entries_of, read_entries
 from rmq_core.errors import QueueError
 from rmq_core.streams import QueueConfig, stop_on_signals
+from rmq_core.streams.state import StreamEntry, StreamKeys, decode, entries_of, read_entries
 
 GIVEN = {"stream_key": "s", "consumer_group": "g", "consumer_name": "c"}
 

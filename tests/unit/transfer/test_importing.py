@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq_core.discipline.leased.config import CAPABILITIES, LeasedConfig
-from rmq_core.discipline.leased.operations import moving
 from rmq_core.envelope import codec
 from rmq_core.envelope.stored import StoredMessage
 from rmq_core.errors import ExportDamaged, ImportConflict, PayloadError, QueueFull
-from rmq_core.queue.base import tools_of
-from rmq_core.queue.moving import Importable, ImportEntry
+from rmq_core.kernel.base import tools_of
+from rmq_core.kernel.transfer import Importable, ImportEntry
+from rmq_core.leased import transfer
+from rmq_core.leased.config import CAPABILITIES, LeasedConfig
+from rmq_core.transfer.exporting import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line
 from rmq_core.transfer.importing import Import, ImportOptions, ImportProgress
-from rmq_core.transfer.lines import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line
 
 
 class Stored(NamedTuple):
@@ -45,7 +45,7 @@ class Remembering(Importable):
         del name
         return self.record, 5000
 
-    _import_entry = staticmethod(moving.import_entry)
+    _import_entry = staticmethod(transfer.import_entry)
 
     def import_chunk(self, name: str, before: str, after: str, entries: Sequence[ImportEntry]) -> None:
         del name

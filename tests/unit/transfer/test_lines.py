@@ -6,7 +6,7 @@ import pytest
 
 from rmq_core.envelope.stored import StoredMessage
 from rmq_core.errors import ExportDamaged
-from rmq_core.transfer.lines import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line
+from rmq_core.transfer.exporting import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line
 
 HEADER = (
     b'{"rmq":"export","format":1,"queue":"q","discipline":"leased","version":"0.2.0","states":["ready"],'

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig, RedisSettings
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 
 NAMES = {"queue": "work", "lease_id": "dag/run/task/-1", "owner": "try-1"}
 

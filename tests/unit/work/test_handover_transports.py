@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, RedisSettings
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 
 CANARY = "canary-8d1f"
 SETTINGS = RedisSettings.from_url(f"redis://spark:{CANARY}@cache:6380/2")

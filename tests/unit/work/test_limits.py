@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 
 from rmq_core import ConfigurationError
+from rmq_core.orchestrate import Exceeded, LimitBounds, StatsLimits
 from rmq_core.reports import QueueStats
-from rmq_core.work import Exceeded, LimitBounds, StatsLimits
 from rmq_dagster import Limit
 
 HEALTHY = QueueStats(ready=3, delayed=2, leased=1, leases=1, dead=0, oldest_age=4.0, paused=False)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_core.work import resolve_secret
+from rmq_core.orchestrate import resolve_secret
 
 VALUE = "canary-8d1f"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rmq_core import Lease, LeasedConfig, LeaseLost, LeaseOwnedByOther
+from rmq_core.orchestrate import Submission
 from rmq_core.reports import LeaseInfo, SettledRecord
-from rmq_core.work import Submission
 
 SOON = dt.timedelta(seconds=60)
 

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from rmq_airflow.claiming import threshold_of
+from rmq_airflow.batch import threshold_of
 from rmq_core import ConfigurationError
+from rmq_core.orchestrate import Threshold, counted, repeat_after_s
+from rmq_core.orchestrate.waiting import Waiter
 from rmq_core.reports import Backlog, QueueStats
-from rmq_core.work import Threshold, counted, repeat_after_s
-from rmq_core.work.hub import Waiter
-from rmq_dagster.doorbell import Doorbell
+from rmq_dagster.runs.doorbell import Doorbell
 
 Enough: TypeAlias = Callable[[int, float | None, Backlog], bool]
 

@@ -21,11 +21,11 @@ from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
 from rmq_core import ConfigurationError
 from rmq_core.asyncio import WaitHub
+from rmq_core.orchestrate import Threshold
+from rmq_core.orchestrate.waiting import BacklogPoller
 from rmq_core.reports import Backlog
-from rmq_core.work import Threshold
-from rmq_core.work.polling import BacklogPoller
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.doorbell import Doorbell
+from rmq_dagster.runs.doorbell import Doorbell
 
 NAMES = [field.name for field in fields(Threshold)]
 OPTIONS = [name.removesuffix("_s") for name in NAMES]

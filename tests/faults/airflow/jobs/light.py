@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_core import LeasedQueue, LeaseLost
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from tests.faults.airflow.ledger import Ledger, fence_of
 
 handover = Handover.from_environment()

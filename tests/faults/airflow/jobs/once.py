@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from rmq_core import LeasedQueue
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from tests.faults.airflow.ledger import Ledger
 
 handover = Handover.from_environment()

@@ -8,7 +8,7 @@ from typing import Any
 
 import rmq_spark
 from rmq_core import LeaseLost
-from rmq_core.work import Handover
+from rmq_core.orchestrate import Handover
 from tests.faults.airflow.ledger import Ledger, fence_of
 
 

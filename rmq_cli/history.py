@@ -1,0 +1,152 @@
+"""Commands about the past: history, mark, journal export."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from rmq_cli.inspecting import spark
+from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Url, connected
+from rmq_cli.output import ago, counted, emit, note, plain, say, show, shown
+from rmq_core.observe.history import EVENTS, HistoryPoint, Mark
+from rmq_core.transfer.exporting import JournalExport, into_file, into_lines
+
+_WIDEST = 60
+_GAUGES = (
+    "ready_max", "oldest_age_max", "wait_p50", "wait_p95", "wait_max", "processing_p50", "processing_p95",
+    "processing_max",
+)  # fmt: skip
+_COLUMNS = ("measure", "in all", "most", "latest", "course")
+
+_Minutes = Annotated[
+    int | None, typer.Option("--minutes", "-m", min=1, max=1440, help="How far back, in minutes.", show_default=False)
+]
+_Hours = Annotated[
+    int | None, typer.Option("--hours", min=1, max=720, help="How far back, hour by hour.", show_default=False)
+]
+
+
+def history(
+    queue: Queue,
+    *,
+    minutes: _Minutes = None,
+    hours: _Hours = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Show what happened to the messages of a queue, minute by minute: the last hour unless --minutes or --hours.
+
+    With --json, a line for each minute or hour, oldest first, then a line for each mark.
+    """
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        admin: Any = opened.admin
+        points: list[HistoryPoint] = admin.history(minutes=minutes, hours=hours)
+        marks = [mark for mark in admin.marks() if mark.at >= points[0].at]
+    if as_json:
+        for each in points:
+            emit({"queue": queue, **each.record()})
+        for mark in marks:
+            emit({"queue": queue, "mark": mark.kind, "at": mark.at.isoformat(), "by": mark.by, "text": mark.text})
+        return
+    _show(queue, points, marks)
+
+
+def mark(queue: Queue, text: str, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+    """Mark this moment in the history of a queue, for example `rmq mark orders "deployed 1.4"`."""
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        opened.admin.mark(text)
+    if as_json:
+        emit({"queue": queue, "mark": text})
+    else:
+        say(f"marked {queue}: {text}")
+
+
+def _show(queue: str, points: Sequence[HistoryPoint], marks: Sequence[Mark]) -> None:
+    unit = "minute" if points[0].seconds == 60 else "hour"
+    say(f"{queue}: {len(points)} {unit}s from {points[0].at:%Y-%m-%d %H:%M} UTC on, the newest on the right")
+    records = [point.record() for point in points]
+    show(_COLUMNS, list(filter(None, (_row(name, records) for name in (*EVENTS, *_GAUGES)))), "nothing happened")
+    if marks:
+        show(("at (UTC)", "mark", "by", "text"), map(_mark_row, marks), "")
+
+
+def _row(name: str, records: Sequence[dict[str, Any]]) -> tuple[object, ...] | None:
+    """Return the row of a measure; None when nothing was counted, except for the four that every queue has."""
+    values = [record[name] or 0 for record in records]
+    if not any(values) and name not in {"published", "claimed", "acked"}:
+        return None
+    counts = name in EVENTS
+    in_all = f"{sum(values):,}" if counts else ""
+    shown = [f"{value:,}" if counts or name == "ready_max" else _duration(value) for value in (max(values), values[-1])]
+    return (name, in_all, *shown, spark(_fitting(values)))
+
+
+def _fitting(values: Sequence[float]) -> list[float]:
+    """Return at most 60 values: the largest of each group of neighbours."""
+    size = -(-len(values) // _WIDEST)
+    return [max(values[lo : lo + size]) for lo in range(0, len(values), size)]
+
+
+def _mark_row(mark: Mark) -> tuple[object, ...]:
+    return (f"{mark.at:%Y-%m-%d %H:%M:%S}", mark.kind, Text(plain(mark.by)), mark.text)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:,.0f} ms" if seconds < 1 else f"{seconds:.1f} s" if seconds < 60 else ago(seconds) or ""
+
+
+_To = Annotated[
+    Path | None,
+    typer.Option(
+        "--to",
+        help="The file: its name ends in .ndjson or .jsonl. Without it, the rows are written to stdout.",
+        show_default=False,
+        metavar="FILE",
+    ),
+]
+_After = Annotated[
+    str | None,
+    typer.Option(
+        "--after",
+        help="Only entries after this one: the last of the export before.",
+        show_default=False,
+        metavar="ENTRY",
+    ),
+]
+
+
+def export(
+    queue: Queue,
+    *,
+    to: _To = None,
+    after: _After = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Write the journal of a queue, oldest entry first, and remove nothing; a line of JSON for each entry.
+
+    Says at the end which entry was the last, for the --after of the next export.
+    """
+    opened_file = into_lines(sys.stdout.buffer) if to is None else into_file(to)
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        made = JournalExport(opened, after=after)
+        with shown("exported") as line:
+            made.write(opened_file, line.report)
+        sys.stdout.buffer.flush()
+    if as_json:
+        emit({"queue": queue, "exported": made.rows, "last": made.last}, errors=to is None)
+        return
+    note(f"exported {counted(made.rows, 'row')} of the journal of {queue}" + _next(made))
+
+
+def _next(made: JournalExport) -> str:
+    if made.rows:
+        return f"; the next export goes on with --after {made.last}"
+    return ": it has no journal (set LeasedConfig(journal=...)), or nothing was added"

@@ -1,0 +1,369 @@
+"""Commands that change nothing: stats, peek, leases, queues list, why, top."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from itertools import islice
+from math import ceil
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from rmq_cli import records
+from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Queues, Registered, Server, Url, connected
+from rmq_cli.output import Exit, Keyboard, ago, complain, console, emit, note, plain, say, show, table
+from rmq_cli.records import held_leases, held_otherwise
+from rmq_core.admin.verbs import can, lacking_verb
+from rmq_core.envelope.codec import Message
+from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
+from rmq_core.interrupt_handler import Stopping
+from rmq_core.observe.history import Step, Timeline
+from rmq_core.protocol import WorkQueue
+from rmq_core.reports import QueueStats
+
+_LEASES, _SLICE = 1000, 100
+
+
+class State(StrEnum):
+    """The states whose messages can be shown."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    ISOLATED = "isolated"
+    LEASED = "leased"
+
+
+class FoundMessage(NamedTuple):
+    """A message, with the end of its delay if it is delayed, or the lease and owner that hold it."""
+
+    message: Message
+    due: datetime | None = None
+    lease: str | None = None
+    owner: str | None = None
+
+
+COLUMNS = {
+    State.READY: records.MESSAGES,
+    State.DELAYED: (*records.MESSAGES, "due in"),
+    State.ISOLATED: records.MESSAGES,
+    State.LEASED: (*records.MESSAGES, "lease", "owner"),
+}
+
+
+def seen(queue: Any, state: State, count: int) -> list[FoundMessage]:
+    """Return at most `count` messages in that state, claiming none. Raises Unsupported if the discipline cannot."""
+    if state == State.READY:
+        return [FoundMessage(message) for message in queue.admin.peek(count)]
+    if not can(queue, "browse"):
+        raise lacking_verb(queue.discipline, "browse", f"view of {state} messages")
+    return list(islice(_held(queue) if state == State.LEASED else _waiting(queue, state), count))
+
+
+def row(state: State, one: FoundMessage) -> tuple[object, ...]:
+    """Return a message as a row under the columns of its state."""
+    shown = records.message_row(one.message)
+    if state == State.DELAYED:
+        left = None if one.due is None else max(0.0, one.due.timestamp() - time.time())
+        return (*shown, ago(left))
+    return (*shown, one.lease, one.owner) if state == State.LEASED else shown
+
+
+def record(queue: str, state: State, one: FoundMessage) -> dict[str, Any]:
+    """Return a message as JSON, with `due_at` if it is delayed, and `lease` and `owner` if it is leased."""
+    about: dict[str, Any] = records.message_record(queue, one.message)
+    if state == State.DELAYED:
+        about["due_at"] = one.due.isoformat() if one.due else None
+    elif state == State.LEASED:
+        about |= {"lease": one.lease, "owner": one.owner}
+    return about
+
+
+def _waiting(queue: Any, state: State) -> Iterator[FoundMessage]:
+    offset = 0
+    while (page := queue.admin.browse(state.value, offset, _SLICE)).messages:
+        for place, message in enumerate(page.messages):
+            yield FoundMessage(message, page.due[place] if page.due else None)
+        offset += len(page.messages)
+
+
+def _held(queue: Any) -> Iterator[FoundMessage]:
+    for lease in queue.admin.leases(_LEASES):
+        for lo in range(0, lease.count, _SLICE):
+            for message in queue.admin.browse_lease(lease.id, lo, min(lo + _SLICE, lease.count)):
+                yield FoundMessage(message, None, lease.id, lease.owner)
+
+
+_State = Annotated[
+    State,
+    typer.Option("--state", help="Which messages; isolated ones failed together before, consumers hold leased ones."),
+]
+
+
+def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+    """Show how many messages of queues are ready, delayed, leased and dead.
+
+    Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
+    those that failed together, and no others. Queues that cannot be read are named on stderr; if one of them was named,
+    the exit code is 1.
+    """
+    with connected(url) as server:
+        found, unread = stats_of_each(chosen(server, queue, discipline), partial(stats_of, server))
+    if as_json:
+        for each, numbers in found:
+            emit(records.stats_record(*each, numbers))
+    elif found or not unread:
+        show(records.STATS, [records.stats_row(*each, numbers) for each, numbers in found], "no queues yet")
+    for name, error in unread.items():
+        complain(f"{name}: {error}")
+    if queue and unread:
+        raise typer.Exit(Exit.FAILED)
+
+
+def peek(
+    queue: Queue,
+    *,
+    state: _State = State.READY,
+    count: Count = 10,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Show the messages that would be claimed next, or those in another state, without moving them."""
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        found = seen(opened, state, count)
+    if as_json:
+        for one in found:
+            emit(record(queue, state, one))
+        return
+    show(COLUMNS[state], [row(state, one) for one in found], f"nothing is {state} in {queue}")
+
+
+def leases(
+    queue: Queue, *, count: Count = 100, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
+) -> None:
+    """Show who holds messages, and for how long: the leases, those that expire first come first; workers and consumers.
+
+    A lease of isolated messages holds fewer than its claim requested: they failed together before and are retried in
+    smaller groups.
+    """
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        found, holders = held_leases(opened, count), held_otherwise(opened)
+    if as_json:
+        for lease, first in found:
+            emit(records.lease_record(queue, lease, first))
+        for holder in holders:
+            emit(records.holder_record(queue, holder))
+        return
+    if found or not holders:
+        rows = [records.lease_row(lease, first) for lease, first in found]
+        show(records.LEASES, rows, f"no consumer holds messages of {queue}")
+    if holders:
+        show(records.HOLDERS, map(records.holder_row, holders), "")
+
+
+def listed(*, url: Url = LOCAL, as_json: Json = False) -> None:
+    """List the names and disciplines of all queues that were ever used on this server."""
+    with connected(url) as server:
+        found = server.registered()
+    if as_json:
+        for each in found:
+            emit({"queue": each.name, "discipline": each.discipline})
+        return
+    if not found:
+        say("no queues yet")
+    else:
+        show(("queue", "discipline"), found, "")
+
+
+def chosen(server: Server, names: list[str] | None, discipline: str | None) -> list[Registered]:
+    """Return the named queues, or all registered queues (of this discipline) if no name is given."""
+    if not names:
+        return [each for each in server.registered() if discipline in (None, each.discipline)]
+    found = []
+    for name in names:
+        with server.queue(name, discipline) as opened:
+            found.append(Registered(name, opened.discipline))
+    return found
+
+
+def stats_of_each(
+    queues: Iterable[Registered], read: Callable[[Registered], QueueStats]
+) -> tuple[list[tuple[Registered, QueueStats]], dict[str, RedisMessageQueueError]]:
+    """Return the stats of the queues, and the errors of those that cannot be read: other users' queues, for example.
+
+    Raises QueueUnavailable.
+    """
+    found, unread = [], {}
+    for each in queues:
+        try:
+            found.append((each, read(each)))
+        except QueueUnavailable:
+            raise
+        except RedisMessageQueueError as error:
+            unread[each.name] = error
+    return found, unread
+
+
+def stats_of(server: Server, queue: Registered) -> QueueStats:
+    """Return the stats of a queue."""
+    with server.queue(*queue) as opened:
+        return opened.stats()
+
+
+_Message = Annotated[str, typer.Argument(help="The id that publish returned.")]
+_COLUMNS = ("at (UTC)", "what", "who", "lease", "detail", "known from")
+
+
+def why(
+    queue: Queue, message: _Message, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
+) -> None:
+    """Show what happened to a message: when it was published, claimed, failed, settled, by whom, and where it is now.
+
+    What happened to a message that is gone is only known if the queue has a journal.
+    """
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        timeline: Timeline = opened.admin.why(message)
+    if as_json:
+        emit(timeline.record())
+        return
+    say(f"{message} of {queue}: {timeline.state}; {timeline.verdict}")
+    if timeline.steps:
+        show(_COLUMNS, map(_row, timeline.steps), "")
+    for unknown in timeline.unknown:
+        note(f"unknown: {unknown}")
+
+
+def _row(step: Step) -> tuple[object, ...]:
+    at = f"{step.at:%Y-%m-%d %H:%M:%S.%f}"[:-3] if step.at else "now"
+    return (at, step.what, step.who or None, step.lease_id or None, step.detail or None, step.source)
+
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_REMEMBERED = 12
+_NAMED = 5
+
+_Interval = Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between polls.")]
+_Times = Annotated[int | None, typer.Option("--times", min=1, help="Stop after this many polls.", show_default=False)]
+
+
+def top(
+    queue: Queues = None,
+    *,
+    interval: _Interval = 2,
+    times: _Times = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Show a live view of all or the named queues; q or Ctrl-C quits.
+
+    Without a terminal, or with --json, append each poll to the output.
+    """
+    with (
+        connected(url) as server,
+        closing(Monitor(server, queue, discipline)) as watch,
+        closing(Stopping()) as stopping,
+        _shown(watch, as_json=as_json) as show,
+        Keyboard() as keyboard,
+    ):
+        while not stopping.is_set():
+            show()
+            if watch.polls == times or keyboard.waited(interval, stopping):
+                return
+
+
+class Monitor:
+    """The latest stats of the watched queues, and the ready counts of recent polls."""
+
+    def __init__(self, server: Server, names: list[str] | None, discipline: str | None) -> None:
+        self.server, self.names, self.discipline = server, names, discipline
+        self.polls, self.trouble = 0, ""
+        self.found: list[tuple[Registered, QueueStats]] = []
+        self._ready: dict[Registered, deque[int]] = {}
+        self._open: dict[Registered, WorkQueue] = {}
+        self._ends = ExitStack()
+
+    def poll(self) -> None:
+        """Poll once. Raise QueueUnavailable at the first poll only; later, keep its text in `trouble`."""
+        self.polls += 1
+        try:
+            queues = chosen(self.server, self.names, self.discipline)
+            self.found, unread = stats_of_each(queues, self._stats)
+            self.trouble = f"cannot be read: {_named(unread)}" if unread else ""
+        except QueueUnavailable as error:
+            if self.polls == 1:
+                raise
+            self.trouble = str(error)
+
+    def before(self, queue: Registered) -> deque[int]:
+        """Return the ready counts of the last polls, oldest first."""
+        return self._ready[queue]
+
+    def close(self) -> None:
+        """Close the queues."""
+        with suppress(QueueUnavailable):
+            self._ends.close()
+
+    def _stats(self, each: Registered) -> QueueStats:
+        if each not in self._open:
+            self._open[each] = self._ends.enter_context(self.server.queue(*each))
+        stats = self._open[each].stats()
+        self._ready.setdefault(each, deque(maxlen=_REMEMBERED)).append(stats.ready)
+        return stats
+
+
+def _named(unread: Mapping[str, Exception]) -> str:
+    """Return the names of queues, as many as fit, and why the first of them cannot be read."""
+    names = [*unread]
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more} ({unread[names[0]]})"
+
+
+@contextmanager
+def _shown(watch: Monitor, *, as_json: bool) -> Iterator[Callable[[], None]]:
+    out = console()
+    if as_json or not out.is_terminal:
+        yield lambda: _written(watch, as_json=as_json)
+        return
+    with Live(console=out, screen=True, auto_refresh=False) as live:
+        yield lambda: _drawn(watch, live)
+
+
+def _written(watch: Monitor, *, as_json: bool) -> None:
+    watch.poll()
+    if not as_json:
+        console().print(picture(watch))
+        return
+    if watch.trouble:
+        complain(watch.trouble)
+    for each, stats in watch.found:
+        emit({"at": round(time.time(), 3), **records.stats_record(*each, stats)})
+
+
+def _drawn(watch: Monitor, live: Live) -> None:
+    watch.poll()
+    live.update(picture(watch), refresh=True)
+
+
+def picture(watch: Monitor) -> Group:
+    """Return the heading, the table of stats, and a footer: the error or key help."""
+    rows = [(*records.stats_row(*each, stats), spark([*watch.before(each)])) for each, stats in watch.found]
+    when = time.strftime("%H:%M:%S")
+    head = Text.assemble(("rmq top", "bold"), f"  {plain(str(watch.server.settings))}  {when}")
+    foot = Text(plain(watch.trouble), "bold red") if watch.trouble else Text("q quits", "dim")
+    return Group(head, table((*records.STATS, "ready lately"), rows), foot)
+
+
+def spark(values: Sequence[float]) -> Text:
+    """Return a sparkline of the values from zero to the largest, newest on the right."""
+    most = max(values, default=0) or 1
+    return Text("".join(_BARS[ceil(value * (len(_BARS) - 1) / most)] for value in values), "cyan")

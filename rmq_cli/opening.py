@@ -1,0 +1,187 @@
+"""The options that commands share; connects to the server of a URL, and opens queues by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import typer
+
+from rmq_core.connection.clients import sync_client
+from rmq_core.connection.settings import RedisSettings
+from rmq_core.errors import ConfigurationError
+from rmq_core.exchange import Command, Exchange
+from rmq_core.kernel.keys import QUEUES, queues_of
+from rmq_core.kernel.registry import named_in
+from rmq_core.orchestrate.handover import SECRETS
+from rmq_core.protocol import DEFAULT, DISCIPLINES, WorkQueue, open_queue
+
+LOCAL = "redis://localhost:6379/0"
+
+Queue = Annotated[str, typer.Argument(help="Name of the queue.", show_default=False, metavar="QUEUE")]
+Queues = Annotated[
+    list[str] | None,
+    typer.Argument(help="Names of queues; all when none is named.", show_default=False, metavar="[QUEUE]..."),
+]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="RMQ_URL",
+        help="URL of Redis. Put credentials into RMQ_URL, or into RMQ_USERNAME and RMQ_PASSWORD, and not on the"
+        " command line, which all users of the machine can list.",
+        metavar="URL",
+    ),
+]
+Discipline = Annotated[
+    str | None,
+    typer.Option(
+        "--discipline",
+        "-d",
+        help="leased, reliable, streams, rotation or jobs; by default the one that the queue is registered with.",
+        show_default=False,
+        metavar="NAME",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A setting of the discipline, for example max_deliveries=3; may be repeated.",
+        show_default=False,
+        metavar="NAME=VALUE",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON: one object a line.")]
+Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many at most.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+LeaseSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--lease",
+        min=0.001,
+        help="Seconds that a message is leased; the lease is extended while its command or handler runs.",
+        show_default=False,
+    ),
+]
+RetryAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--retry-after",
+        min=0,
+        help="Seconds before a failed message is ready again.",
+        show_default="10, if the discipline can delay",
+    ),
+]
+
+
+R = TypeVar("R")
+_PATIENCE_S = 2.0
+
+
+class Registered(NamedTuple):
+    """A queue in the registry, which records each queue on first use."""
+
+    name: str
+    discipline: str
+
+
+class Server:
+    """A connection to a server; `connected` sends PING before anything else."""
+
+    def __init__(self, settings: RedisSettings, client: Any) -> None:
+        from rmq_core.exchange.public import sync_driver  # loads redis-py, which `--help` must not
+
+        self.settings, self.client = settings, client
+        # A queue retries for 30 s; a user at a prompt should not wait that long for an error.
+        self._driver = sync_driver(client, b"rmq:", _PATIENCE_S)
+
+    def ask(self, exchange: Exchange[R]) -> R:
+        """Run an exchange; stop retrying after 2 s without a reply."""
+        return self._driver.run(exchange)
+
+    def registered(self) -> list[Registered]:
+        """Return all queues, sorted by name. A queue registered under several disciplines appears several times."""
+        return self.ask(_registered())
+
+    def discipline_of(self, name: str) -> str | None:
+        """Return the discipline of a queue, None if it is not registered. Raises ConfigurationError for several."""
+        found = [queue.discipline for queue in self.registered() if queue.name == name]
+        if len(found) > 1:
+            raise ConfigurationError(f"queue {name!r} is {' and '.join(found)}: choose one with --discipline")
+        return found[0] if found else None
+
+    @contextmanager
+    def queue(
+        self, name: str, discipline: str | None, settings: Sequence[str] | None = None, *, new: bool = False
+    ) -> Iterator[WorkQueue]:
+        """Open the queue of a name. It must be registered unless `discipline` is given or it may be `new`."""
+        known = discipline or self.discipline_of(name) or (DEFAULT if new else None)
+        if known is None:
+            raise ConfigurationError(
+                f"queue {name!r} is not registered here; `rmq queues list` shows those that are, and --discipline opens"
+                " one that has not been used yet"
+            )
+        with closing(configured(open_queue(self.client, name, known), self.client, settings or ())) as opened:
+            yield opened
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._driver.close()
+        self.client.close()
+
+
+def settings_of(url: str) -> RedisSettings:
+    """Return the settings of a URL; RMQ_USERNAME, RMQ_PASSWORD etc. may hold credentials."""
+    given = {name: os.environ.get(f"RMQ_{name.upper()}") for name in SECRETS}
+    return RedisSettings.from_url(url, **{name: value for name, value in given.items() if value})
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Server]:
+    """Connect to the server of a URL. Raises QueueUnavailable."""
+    settings = settings_of(url)
+    with closing(Server(settings, sync_client(settings)[0])) as server:
+        server.ask(_ping())
+        yield server
+
+
+def configured(queue: Any, client: Any, settings: Sequence[str]) -> WorkQueue:
+    """Return the queue with other settings, `name=value` each. A value that is not JSON is taken literally."""
+    found: WorkQueue = queue
+    if not settings:
+        return found
+    values = dict(map(_setting, settings))
+    names = sorted(item.name for item in dataclasses.fields(queue.config))
+    if unknown := sorted(set(values) - set(names)):
+        queue.close()
+        raise ConfigurationError(f"--set: {queue.discipline} has no {', '.join(unknown)}; it has {', '.join(names)}")
+    queue.close()
+    again: WorkQueue = type(queue)(client, queue.name, dataclasses.replace(queue.config, **values))
+    return again
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigurationError(f"--set: write name=value, not {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _ping() -> Exchange[None]:
+    yield Command(("PING",))
+
+
+def _registered() -> Exchange[list[Registered]]:
+    """Read the registry's sets: one for each discipline, and one for all queues."""
+    replies = []
+    for key in (*map(queues_of, DISCIPLINES), QUEUES):
+        replies.append((yield Command(("SMEMBERS", key))))  # noqa: PERF401  a comprehension cannot yield
+    return sorted(map(Registered._make, named_in(replies)))

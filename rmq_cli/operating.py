@@ -1,0 +1,162 @@
+"""The commands of the verbs, each made from its record; and `rmq reap`."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from inspect import Signature, signature
+from typing import Annotated, Any
+
+import typer
+
+from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, Yes, connected
+from rmq_cli.output import Exit, ago, complain, confirm, counted, emit, say
+from rmq_core.admin.verbs import Verb
+from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable
+from rmq_core.interrupt_handler import Stopping
+from rmq_core.reports import LeaseInfo
+
+_Lease = Annotated[
+    str, typer.Argument(help="Id of the lease, as `rmq leases` shows it.", show_default=False, metavar="LEASE")
+]
+_Ids = Annotated[list[str], typer.Argument(help="Ids of messages.", show_default=False, metavar="ID...")]
+_Owner = Annotated[
+    str | None,
+    typer.Option(
+        "--owner", help="Only if this is still its owner: a retry may have taken it over.", show_default=False
+    ),
+]
+_Key = Annotated[
+    str | None,
+    typer.Option(
+        "--dedup-key",
+        help="Also free this deduplication key, which the publisher named: no message keeps its own. For one ID.",
+        show_default=False,
+    ),
+]
+_TAKEN = {"nothing": set[str](), "lease": {"lease", "owner"}, "message": {"ids"}}
+_OWN = {"cancel": {"dedup_key"}}
+"""The options of one verb alone, by its name."""
+
+
+def add_to(app: typer.Typer, verb: Verb) -> None:
+    """Add the command of a verb."""
+    taken = {"queue", "url", "discipline", "as_json"} | _TAKEN[verb.needs] | _OWN.get(verb.name, set())
+    taken |= {name for name, used in (("yes", verb.warns), ("settings", verb.settings)) if used}
+    shown = [each for name, each in signature(_change, eval_str=True).parameters.items() if name in taken]
+
+    def command(**given: Any) -> None:
+        _change(verb, **{"lease": "", "ids": [], **given})
+
+    command.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in shown}
+    app.command(verb.word, help=_help(verb))(command)
+
+
+def _help(verb: Verb) -> str:
+    does, _, more = verb.explains.format(queue="a queue", holder="Its holder").partition(". ")
+    fails = f"The exit code is 1 if one of them is {verb.otherwise}." if verb.needs == "message" else ""
+    return "\n\n".join(filter(None, (does.rstrip(".") + ".", " ".join(filter(None, (more, verb.settings, fails))))))
+
+
+def _change(
+    verb: Verb,
+    queue: Queue,
+    lease: _Lease,
+    ids: _Ids,
+    *,
+    owner: _Owner = None,
+    dedup_key: _Key = None,
+    yes: Yes = False,
+    settings: Settings = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    if dedup_key is not None and len(ids) > 1:
+        raise ConfigurationError("--dedup-key is the key of one message: name one ID")
+    missing: list[str] = []
+    with connected(url) as server, server.queue(queue, discipline, settings) as opened:
+        change = getattr(opened.admin, verb.name)
+        if verb.warns and not yes and (it := _named(verb, opened, lease, ids)):
+            confirm(verb.asks.format(it=f"{it} ({opened.discipline}) on {server.settings}"))
+        if verb.needs == "lease":
+            found = change(lease, if_owner=owner)
+        elif verb.needs == "message":
+            more = {} if dedup_key is None else {"dedup_key": dedup_key}
+            missing = [each for each in ids if not change(each, **more)]
+            found = len(ids) - len(missing)
+        else:
+            found = change()
+    answer = verb.answer(found)
+    if as_json:
+        about = {"lease": lease} if verb.needs == "lease" else {}
+        emit({"queue": queue, **about, **answer, **({"missing": missing} if verb.needs == "message" else {})})
+    else:
+        many, dead = next(iter(answer.values())), answer.get("dead")
+        died = f", of which {dead:,} became dead letters" if dead else ""
+        say(verb.done.format(queue=queue, messages=counted(many, "message")) + died)
+    if missing:
+        complain(f"{verb.otherwise}: {', '.join(missing)}")
+        raise typer.Exit(Exit.FAILED)
+
+
+def _named(verb: Verb, queue: Any, lease_id: str, ids: list[str]) -> str | None:
+    """Say what a verb changes: a queue, how many messages, or a lease with its holder; None if the lease has ended."""
+    if verb.needs != "lease":
+        return f"{counted(len(ids), 'message')} of {queue.name}" if ids else str(queue.name)
+    lease: LeaseInfo | None = queue.lease_info(lease_id)
+    if lease is None:
+        return None
+    now = time.time()
+    since = ago(now - lease.claimed_at.timestamp())
+    left = None if lease.deadline is None else lease.deadline.timestamp() - now
+    ends = "which never ends" if left is None else f"which ends in {ago(max(0, left))}"
+    held = counted(lease.count - lease.settled, "message")
+    return f"the lease {lease.id!r}, {ends}; {lease.owner or 'somebody'} holds {held} since {since}; of {queue.name}"
+
+
+_Every = Annotated[
+    float | None,
+    typer.Option("--every", min=0.1, help="Repeat, with this many seconds between two rounds.", show_default=False),
+]
+
+
+def reap(
+    queue: Queue,
+    *,
+    every: _Every = None,
+    settings: Settings = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Requeue messages that dead or stuck workers have held for too long.
+
+    Only `reliable` queues need it: in the other disciplines, each claim also reclaims expired messages.
+    """
+    with connected(url) as server, server.queue(queue, discipline, settings) as opened, closing(Stopping()) as stopping:
+        if every is None:
+            _round(opened, as_json=as_json)
+            return
+        while not stopping.is_set():
+            try:
+                _round(opened, as_json=as_json)
+            except (QueueUnavailable, QueueFull) as error:  # the next round may succeed
+                complain(str(error))
+            stopping.rest(every)
+
+
+def _round(queue: Any, *, as_json: bool) -> None:
+    found = {}
+    if queue.capabilities.auto_reclaim:
+        queue.backlog()  # it also reclaims expired messages, if the discipline can do so without a claim
+    else:
+        found = queue.reap()._asdict()
+    if as_json:
+        emit({"queue": queue.name, "discipline": queue.discipline, **found})
+    elif found:
+        summary = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in found.items())
+        say(f"{queue.name} ({queue.discipline}): {summary}")
+    else:
+        say(f"{queue.name} ({queue.discipline}) needs no reaper: claims reclaim expired messages")

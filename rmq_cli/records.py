@@ -1,0 +1,198 @@
+"""Converts messages, leases, holders and figures to JSON objects and table rows. Their names are documented."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from rmq_cli.output import ago, preview
+from rmq_core.admin.verbs import can
+from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, message_of
+from rmq_core.errors import MalformedMessage, UnknownPayloadKind
+from rmq_core.kernel.base import tools_of
+from rmq_core.reports import LeaseInfo, PublishReport, QueueStats, ReasonGroup
+
+_READ = 10_000
+
+
+class MessageHolder(NamedTuple):
+    """A worker or consumer that holds messages without a lease of its own; owner: its name, if the queue stores one."""
+
+    owner: str
+    messages: int
+    first: Message | None
+
+
+def held_leases(queue: Any, most: int) -> list[tuple[LeaseInfo, Message | None]]:
+    """Return the leases that expire first, and the first unsettled message of each if it can be read."""
+    infos: list[LeaseInfo] = queue.admin.leases(most) if can(queue, "leases") else []
+    able = can(queue, "browse_lease")
+    return [(info, _first(queue, info.id) if able else None) for info in infos]
+
+
+def held_otherwise(queue: Any) -> list[MessageHolder]:
+    """Return who holds messages that are in no lease; reads no more than 10,000 messages."""
+    found: dict[str, MessageHolder] = {}
+    if can(queue, "browse_lease"):
+        return []
+    cursor: Any = ()
+    seen = 0
+    while cursor is not None and seen < _READ:
+        page = tools_of(queue).export_page("leased", cursor)
+        for one in page.messages:
+            if one.owner is not None or one.lease is None:
+                owner = one.owner or ""
+                known = found.get(owner) or MessageHolder(owner, 0, _message_in(one.envelope))
+                found[owner] = known._replace(messages=known.messages + 1)
+        seen, cursor = seen + len(page.messages), page.cursor
+    return sorted(found.values(), key=lambda holder: -holder.messages)
+
+
+def _first(queue: Any, lease_id: str) -> Message | None:
+    found: list[Message] = queue.admin.browse_lease(lease_id, 0, 25)
+    return found[0] if found else None
+
+
+def _message_in(envelope: bytes) -> Message | None:
+    try:
+        return message_of(envelope)
+    except MalformedMessage:
+        return None
+
+
+STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
+MESSAGES = ("id", "age", "deliveries", "why", "payload")
+REASONS = ("letters", "reason", "oldest", "newest", "example")
+LEASES = (
+    "lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated", "first message",
+)  # fmt: skip
+HOLDERS = ("owner", "messages", "first message")
+
+
+def message_record(queue: str, message: Message) -> dict[str, Any]:
+    """Return a message as a JSON object.
+
+    `payload` is as published; bytes, and payloads of an unknown kind, are in `payload_base64` instead. `enqueued_at` is
+    None for a queue that stores only ids.
+    """
+    payload = _decoded(message)
+    shown = (
+        {"payload_base64": base64.b64encode(payload).decode()} if isinstance(payload, bytes) else {"payload": payload}
+    )
+    failures = [{**one._asdict(), "at": one.at.isoformat()} for one in message.history]
+    return {
+        "queue": queue,
+        **{field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS},
+        **shown,
+        "headers": dict(message.headers),
+        "history": failures,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON. An unknown time, which is stored as 0, becomes None."""
+    if isinstance(value, datetime):
+        return value.isoformat() if value.timestamp() else None
+    return value
+
+
+def message_row(message: Message) -> tuple[object, ...]:
+    """Return a message as a row; `why` is the last failure."""
+    age = time.time() - message.enqueued_ms / 1000 if message.enqueued_ms else None
+    last = message.history[-1] if message.history else None
+    why = f"{last.kind} {last.reason}".strip() if last else None
+    return (message.id, ago(age), message.deliveries, why, _payload(message))
+
+
+def reason_record(queue: str, group: ReasonGroup) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "reason": group.reason,
+        "count": group.count,
+        "oldest": group.oldest.isoformat() if group.oldest else None,
+        "newest": group.newest.isoformat() if group.newest else None,
+        "example": group.example,
+    }
+
+
+def reason_row(group: ReasonGroup) -> tuple[object, ...]:
+    now = time.time()
+    oldest, newest = (ago(now - at.timestamp()) if at else None for at in (group.oldest, group.newest))
+    return (group.count, group.reason, oldest and f"{oldest} ago", newest and f"{newest} ago", group.example)
+
+
+def lease_record(queue: str, lease: LeaseInfo, first: Message | None = None) -> dict[str, Any]:
+    """Return a lease as a JSON object; `first` is the id of its first unsettled message, if it was read."""
+    return {
+        "queue": queue,
+        "id": lease.id,
+        "owner": lease.owner,
+        "state": lease.state,
+        "count": lease.count,
+        "settled": lease.settled,
+        "takeovers": lease.takeovers,
+        "claimed_at": lease.claimed_at.isoformat(),
+        "deadline": lease.deadline.isoformat() if lease.deadline else None,
+        "isolation": lease.isolation._asdict() if lease.isolation else None,
+        "first": first.id if first else None,
+    }
+
+
+def lease_row(lease: LeaseInfo, first: Message | None = None) -> tuple[object, ...]:
+    now = time.time()
+    left = None if lease.deadline is None else lease.deadline.timestamp() - now
+    ends = "never" if left is None else "expired" if left <= 0 else ago(left)
+    since = ago(now - lease.claimed_at.timestamp())
+    why = f"failed together {lease.isolation.failures} times" if lease.isolation else None
+    held = (lease.count, lease.settled, lease.takeovers)
+    return (lease.id, lease.owner or None, lease.state, *held, since, ends, why, named(first))
+
+
+def holder_record(queue: str, holder: MessageHolder) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "owner": holder.owner,
+        "count": holder.messages,
+        "first": holder.first.id if holder.first else None,
+    }
+
+
+def holder_row(holder: MessageHolder) -> tuple[object, ...]:
+    return (holder.owner or None, holder.messages, named(holder.first))
+
+
+def named(message: Message | None) -> str | None:
+    """Return the id of a message and the beginning of its payload."""
+    return f"{message.id} {preview(_payload(message), 40)}" if message else None
+
+
+def stats_record(queue: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
+    """Return the fields of QueueStats as JSON; `oldest_age` is in seconds."""
+    return {"queue": queue, "discipline": discipline, **stats._asdict()}
+
+
+def stats_row(queue: str, discipline: str, stats: QueueStats) -> tuple[object, ...]:
+    ready, delayed, leased, leases, dead, oldest, paused, isolated = stats
+    return (queue, discipline, ready, ago(oldest), delayed, leased, leases, dead, paused, isolated)
+
+
+def report_record(queue: str, discipline: str, report: PublishReport) -> dict[str, Any]:
+    return {"queue": queue, "discipline": discipline, **report._asdict(), "ids": list(report.ids)}
+
+
+def _decoded(message: Message) -> Any:
+    """Return the payload, as bytes if it is of a kind that this version does not know."""
+    try:
+        return message.payload
+    except UnknownPayloadKind:
+        return message.raw
+
+
+def _payload(message: Message) -> str:
+    payload = _decoded(message)
+    if isinstance(payload, bytes):
+        return preview(f"{len(payload)} bytes: {payload[:60]!r}")
+    return preview(payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))

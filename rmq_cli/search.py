@@ -1,0 +1,212 @@
+"""`rmq search`, and the options that choose messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from rmq_cli import records
+from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Url, connected
+from rmq_cli.output import Watched, ago, counted, emit, note, say, show, watched
+from rmq_core.admin.verbs import can
+from rmq_core.envelope.codec import Message
+from rmq_core.envelope.matching import Match
+from rmq_core.errors import ConfigurationError
+from rmq_core.kernel.base import tools_of
+from rmq_core.reports import Progress, SearchPage
+
+Text = Annotated[
+    str | None,
+    typer.Option("--text", help="Only messages whose payload, as it is stored, has this text.", show_default=False),
+]
+Header = Annotated[
+    str | None,
+    typer.Option(
+        "--header", "-H", help="Only messages with this header.", show_default=False, metavar="NAME or NAME=VALUE"
+    ),
+]
+Reason = Annotated[
+    str | None,
+    typer.Option(
+        "--reason",
+        help="Only messages that failed for this reason the last time; * stands for any text, and numbers and ids do"
+        " not matter.",
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="Only messages whose last failure is in this group, exactly as `rmq dlq reasons` shows it.",
+        show_default=False,
+    ),
+]
+Ids = Annotated[
+    list[str] | None,
+    typer.Option("--id", help="Only the message with this id; may be repeated.", show_default=False, metavar="ID"),
+]
+
+
+class Conditions:
+    """What the options of a command choose. `ids` are alternatives; everything else has to be met together."""
+
+    def __init__(
+        self,
+        text: str | None = None,
+        header: str | None = None,
+        reason: str | None = None,
+        group: str | None = None,
+        ids: list[str] | None = None,
+    ) -> None:
+        self.ids = ids or []
+        given = {"text": text, "header": header, "reason": reason, "group": group}
+        self._given = {name: value for name, value in given.items() if value}
+
+    def __bool__(self) -> bool:
+        return bool(self.ids or self._given)
+
+    @property
+    def matches(self) -> list[Match]:
+        """The conditions, one Match for each id."""
+        if self.ids:
+            return [Match(message_id=each, **self._given) for each in dict.fromkeys(self.ids)]
+        return [Match(**self._given)] if self._given else []
+
+    @property
+    def only_ids(self) -> bool:
+        """Whether ids are all that was given."""
+        return bool(self.ids) and not self._given
+
+    def __str__(self) -> str:
+        parts = [f"{name} {value!r}" for name, value in self._given.items()]
+        return " and ".join([*parts, *([f"id {', '.join(self.ids)}"] if self.ids else [])])
+
+
+_COLUMNS = ("state", "id", "age", "deliveries", "why", "lease", "owner", "payload")
+_States = Annotated[
+    list[str] | None,
+    typer.Option("--state", help="Only messages in this state; may be repeated.", show_default=False),
+]
+_DedupKey = Annotated[
+    str | None,
+    typer.Option(
+        "--dedup-key",
+        help="Tell whether this deduplication key is remembered, so that a message with it counts as a duplicate.",
+        show_default=False,
+    ),
+]
+
+
+class Hit(NamedTuple):
+    """A message that a search found, and its state; due_at: when a delayed one is ready; owner: of its lease."""
+
+    state: str
+    message: Message
+    due_at: str | None
+    owner: str | None
+
+
+def search(
+    queue: Queue,
+    *,
+    state: _States = None,
+    text: Text = None,
+    header: Header = None,
+    reason: Reason = None,
+    group: Group = None,
+    message_id: Ids = None,
+    dedup_key: _DedupKey = None,
+    count: Count = 100,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Find messages, page by page and without moving them; Ctrl-C ends the search and shows what was found so far."""
+    wanted = Conditions(text, header, reason, group, message_id)
+    if not wanted and dedup_key is None:
+        raise ConfigurationError("say what to search for: --id, --text, --header, --reason, --group or --dedup-key")
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        if dedup_key is not None:
+            _tell_key(opened, dedup_key, as_json=as_json)
+        if not wanted:
+            return
+        states = _states(opened, state)
+        with watched("found") as watch:
+            hits = list(_hits(opened, states, wanted.matches, count, watch))
+    _show(queue, hits, as_json=as_json)
+    if len(hits) == count:
+        note(f"these are the first {counted(count, 'message')}: --count shows more")
+    watch.end()
+
+
+def matching(queue: Any, state: str, where: Match, watch: Watched) -> Iterator[SearchPage]:
+    """Yield the pages of a search until its end, or until the command is stopped."""
+    after: str | None = None
+    while True:
+        page: SearchPage = queue.admin.search(state, where, after=after)
+        yield page
+        go_on = watch.step(Progress(0, page.scanned, page.total))
+        after = page.after
+        if after is None or not go_on:
+            return
+
+
+def _states(queue: Any, given: list[str] | None) -> list[str]:
+    """Return the states to search. Raises ConfigurationError."""
+    logs = ("completed", "failed") if can(queue, "browse") else ()
+    able = [*tools_of(queue).stored_states, *logs]
+    for name in given or ():
+        if name not in able:
+            raise ConfigurationError(f"--state must be one of {', '.join(able)}, not {name!r}")
+    return given or able
+
+
+def _hits(queue: Any, states: list[str], wanted: list[Match], most: int, watch: Watched) -> Iterator[Hit]:
+    for state in states:
+        for where in wanted:
+            for page in matching(queue, state, where, watch):
+                for hit in _of_page(state, page):
+                    yield hit
+                    watch.done += 1
+                    if watch.done == most:
+                        return
+            if watch.stopped:
+                return
+
+
+def _of_page(state: str, page: SearchPage) -> Iterator[Hit]:
+    for place, message in enumerate(page.messages):
+        due = page.due[place].isoformat() if page.due else None
+        yield Hit(state, message, due, page.owners[place] if page.owners else None)
+
+
+def _show(queue: str, hits: list[Hit], *, as_json: bool) -> None:
+    if as_json:
+        for hit in hits:
+            about = {
+                "state": hit.state,
+                "due_at": hit.due_at,
+                "lease": hit.message.lease_id or None,
+                "owner": hit.owner,
+            }
+            emit(records.message_record(queue, hit.message) | about)
+        return
+    show(_COLUMNS, map(_row, hits), f"no message of {queue} meets these conditions")
+
+
+def _row(hit: Hit) -> tuple[object, ...]:
+    message_id, age, deliveries, why, payload = records.message_row(hit.message)
+    return (hit.state, message_id, age, deliveries, why, hit.message.lease_id or None, hit.owner or None, payload)
+
+
+def _tell_key(queue: Any, key: str, *, as_json: bool) -> None:
+    left = queue.admin.remembered(key)
+    if as_json:
+        emit({"queue": queue.name, "dedup_key": key, "remembered_s": left})
+    elif left is None:
+        say(f"{queue.name} does not remember the key {key!r}: a message with it is accepted")
+    else:
+        say(f"{queue.name} remembers the key {key!r} for {ago(left)}: until then a message with it is a duplicate")

@@ -1,0 +1,250 @@
+"""The routes that change queues, leases and messages: one for each verb, made from its record; selections.
+
+The routes that change many messages: redrive and purge. Each is audited, and answers how many it changed.
+
+Law: a change of messages that meet conditions ends before the time for a request does, with the number of those that
+were changed and whether there may be more; the page goes on with the next request until the user stops it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from fastapi import APIRouter, HTTPException, Request
+from pydantic import BaseModel, Field
+
+from rmq_console.console import CHANGE_S
+from rmq_console.host import audited, changes, host_of, user_of
+from rmq_console.queries import Target, opened_console
+from rmq_core import LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, Match
+from rmq_core.admin.verbs import VERBS, Verb, check_conditions, offered
+from rmq_core.observe.history import acting_as
+from rmq_core.reports import Progress
+
+SLICE_S = 8.0
+"""How long one request changes messages that meet conditions."""
+
+router = APIRouter(prefix="/api/connections/{connection_id}", dependencies=changes)
+
+
+class Where(BaseModel):
+    """Conditions on messages, all of which must hold; see `Match`."""
+
+    text: str | None = Field(default=None, max_length=10_000)
+    message_id: str | None = Field(default=None, max_length=1000)
+    dedup_key: str | None = Field(default=None, max_length=10_000)
+    header: str | None = Field(default=None, max_length=10_000)
+    reason: str | None = Field(default=None, max_length=10_000)
+    group: str | None = Field(default=None, max_length=10_000)
+
+    def match(self) -> Match:
+        """Return the conditions. Raises ConfigurationError when none is given."""
+        return Match(**self.model_dump())
+
+
+class Redrive(BaseModel):
+    """Which dead letters to make ready again: the given ones, those that meet conditions, or all."""
+
+    queue: str
+    message_ids: list[str] | None = Field(default=None, min_length=1, max_length=1000)
+    where: Where | None = None
+
+
+class Purge(BaseModel):
+    """Which messages to delete, all or those that meet conditions; `confirm` must repeat the name of the queue."""
+
+    queue: str
+    target: Target
+    confirm: str
+    where: Where | None = None
+
+
+@router.post("/redrive")
+async def redrive(request: Request, connection_id: str, wish: Redrive) -> dict[str, Any]:
+    verb = "redrive_some" if wish.message_ids else "redrive"
+    async with changing(request, verb, connection_id, wish) as (queue, done):
+        if wish.where and wish.message_ids:
+            raise HTTPException(400, "message_ids, where: give one of them")
+        if wish.where:
+            check_conditions(queue, "redrive")
+            return await _in_slice("redriven", "dead letters made ready again", queue.admin.redrive, wish.where, done)
+        redriven = await (queue.admin.redrive_some(wish.message_ids) if wish.message_ids else queue.admin.redrive())
+        done(f"dead letters made ready again: {redriven}")
+    return {"redriven": redriven}
+
+
+@router.post("/purge")
+async def purge(request: Request, connection_id: str, wish: Purge) -> dict[str, Any]:
+    async with changing(request, "purge", connection_id, wish) as (queue, done):
+        if wish.confirm != wish.queue:
+            raise HTTPException(400, "type the name of the queue to confirm that its messages are to be deleted")
+        if wish.where:
+            check_conditions(queue, "purge")
+            what = f"{wish.target} messages deleted"
+            return await _in_slice("purged", what, partial(queue.admin.purge, wish.target), wish.where, done)
+        purged = await queue.admin.purge(wish.target)
+        done(f"{wish.target} messages deleted: {purged}")
+    return {"purged": purged}
+
+
+class _Slice:
+    """Stops a long change when the time of its request is over."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + SLICE_S
+        self.complete, self.last = True, Progress(0, 0, 0)
+
+    def __call__(self, done: Progress) -> bool:
+        self.last = done
+        self.complete = time.monotonic() < self._until or done.scanned >= done.total
+        return self.complete
+
+
+async def _in_slice(
+    name: str, what: str, change: Callable[..., Any], where: Where, done: Callable[[str], None]
+) -> dict[str, Any]:
+    part = _Slice()
+    changed = await change(where=where.match(), progress=part)
+    done(f"{what}: {changed}{'' if part.complete else ', and there may be more'}")
+    return {name: changed, "complete": part.complete, "scanned": part.last.scanned, "total": part.last.total}
+
+
+class Changing(NamedTuple):
+    """The queue that a request changes, and the function that notes the outcome of the change."""
+
+    queue: Any
+    done: Callable[[str], None]
+
+
+@asynccontextmanager
+async def changing(request: Request, verb: str, connection_id: str, wish: Any, **audit: Any) -> AsyncIterator[Changing]:
+    """Open the queue of a wish for a change that is audited; refuse it if the queue's discipline lacks the verb.
+
+    verb: the method of the queue's `admin`. audit: what the audit log shows besides the fields of the wish.
+    """
+    fields = {**wish.model_dump(exclude_none=True), **audit}
+    event = f"rmq_{VERBS[verb].word.replace('-', '_')}"
+    async with (
+        entry(request, event, connection_id, fields) as done,
+        opened_console(request, connection_id, CHANGE_S) as opened,
+        opened.opened(wish.queue) as (queue, _),
+    ):
+        getattr(queue.admin, verb)  # raises Unsupported
+        with acting_as(f"{host_of(request).access.name(user_of(request))} (console)"):
+            yield Changing(queue, done)
+
+
+def entry(
+    request: Request, event: str, connection_id: str, fields: dict[str, Any]
+) -> AbstractAsyncContextManager[Callable[[str], None]]:
+    """Write an entry to the host's audit log for the change that the block makes; see `audited`."""
+    host = host_of(request)
+    return audited(host.audit, event, host.access.name(user_of(request)), {"connection_id": connection_id, **fields})
+
+
+class OfQueue(BaseModel):
+    """The queue to change."""
+
+    queue: str
+
+    async def call(self, method: Any) -> Any:
+        return await method()
+
+
+class OfLease(OfQueue):
+    """Which lease to end, and the owner that the user saw; a lease that has another owner now is not ended."""
+
+    lease_id: str
+    owner: str
+
+    async def call(self, method: Any) -> Any:
+        return await method(self.lease_id, if_owner=self.owner)
+
+
+class OfMessage(OfQueue):
+    """The id of a message."""
+
+    message_id: str = Field(min_length=1, max_length=1000)
+
+    async def call(self, method: Any) -> Any:
+        return await method(self.message_id)
+
+
+class Discard(OfQueue):
+    """Which dead letters to delete."""
+
+    message_ids: list[str] = Field(min_length=1, max_length=1000)
+
+
+class Edit(OfMessage):
+    """What to change in a dead letter before it is ready again; None keeps the payload or the headers.
+
+    kind: whether the payload is a text or JSON.
+    """
+
+    payload: str | None = None
+    kind: Literal["json", "text"] = "json"
+    headers: dict[str, str] | None = None
+
+    def value(self) -> Any:
+        """Return the payload. Raises HTTPException for a text that is not JSON."""
+        if self.payload is None or self.kind == "text":
+            return self.payload
+        try:
+            return json.loads(self.payload)
+        except (ValueError, RecursionError) as error:
+            raise HTTPException(400, f"the payload is not JSON: {error}") from error
+
+
+def _add(verb: Verb) -> None:
+    async def change(request: Request, connection_id: str, wish: OfQueue) -> dict[str, Any]:
+        async with changing(request, verb.name, connection_id, wish) as (queue, done):
+            answer = verb.answer(await _changed(verb, wish, queue))
+            done(verb.outcome.format(**answer))
+        return answer
+
+    change.__annotations__["wish"] = {"nothing": OfQueue, "lease": OfLease, "message": OfMessage}[verb.needs]
+    router.add_api_route(f"/{verb.word}", change, methods=["POST"])
+
+
+async def _changed(verb: Verb, wish: OfQueue, queue: Any) -> Any:
+    """Return what the method returned; answer with 409 if the lease or message is not what the user saw."""
+    try:
+        if (found := await wish.call(getattr(queue.admin, verb.name))) is not False:
+            return found
+        why = f"this message is {verb.otherwise} any more"
+    except LeaseOwnedByOther as error:
+        why = error.detail
+    except (LeaseLost, LeaseAlreadySettled):
+        why = "this lease has ended in the meantime"
+    raise HTTPException(409, f"nothing was {verb.past}: {why}")
+
+
+for each in offered():
+    _add(each)
+
+
+@router.post("/discard")
+async def discard(request: Request, connection_id: str, wish: Discard) -> dict[str, int]:
+    async with changing(request, "discard", connection_id, wish) as (queue, done):
+        discarded = await queue.admin.discard(wish.message_ids)
+        done(f"dead letters deleted: {discarded}")
+    return {"discarded": discarded}
+
+
+@router.post("/edit")
+async def edit(request: Request, connection_id: str, wish: Edit) -> dict[str, bool]:
+    # The audit log says what was changed, and not to what: payloads and headers may be confidential.
+    changed = " and ".join(name for name in ("payload", "headers") if getattr(wish, name) is not None)
+    shown = OfMessage(queue=wish.queue, message_id=wish.message_id)
+    async with changing(request, "edit", connection_id, shown, changed=changed) as (queue, done):
+        by = host_of(request).access.name(user_of(request))
+        if not await queue.admin.edit(wish.message_id, wish.value(), wish.headers, by=by):
+            raise HTTPException(409, "nothing was changed: this message is not a dead letter any more")
+        done("the message is ready with the changes")
+    return {"ready": True}

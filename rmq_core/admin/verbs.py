@@ -1,0 +1,214 @@
+"""What operators do with a queue and its messages: the methods of `queue.admin`, and a record of each change.
+
+A discipline has a method or has not; nothing else says what it can do. A method that it lacks raises `Unsupported`,
+which names the disciplines that have it. The commands of `rmq`, the routes of the API and the buttons of the console
+are made of the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from rmq_core.errors import Unsupported
+from rmq_core.kernel.base import E, QueuePart
+from rmq_core.protocol import DISCIPLINES
+
+
+class Verb(NamedTuple):
+    """The record of a method of `queue.admin` that changes something.
+
+    name: of the method. word: what `rmq`, the API, the history and, after `rmq_`, the audit log call it.
+    needs: what the method gets: nothing, the id of a lease (and `if_owner`) or that of a message; for a message it
+    returns whether it was changed. What needs a selection has a command, a route and buttons of its own.
+    lacks: what a discipline without the method has not.
+
+    label, picture: of the button; empty for a verb that has neither a button nor a route. states: of the messages, or
+    of the queue, that have it; empty for all. asks: the question before it, {it} being what it changes. explains: what
+    it does, with {queue} and {holder}; its first sentence stands in lists. warns: it may do harm: `rmq` asks first, and
+    the button that confirms is red.
+    settings: what to set with `--set` of `rmq`, and why; empty where no setting matters.
+    answer: makes the answer of the API from what the method returned; `rmq` passes the number of changed messages on.
+    done: what it did, with {queue} and {messages}, the first value of the answer. outcome: the same for the audit log,
+    with the names of the answer. past: the word in `nothing was …`, the answer about what is not as the user saw it.
+    """
+
+    name: str
+    word: str
+    needs: Literal["nothing", "lease", "message", "selection"]
+    lacks: str
+    label: str = ""
+    picture: str = ""
+    states: tuple[str, ...] = ()
+    asks: str = ""
+    explains: str = ""
+    warns: bool = False
+    settings: str = ""
+    answer: Callable[[Any], dict[str, Any]] = lambda _: {}
+    done: str = ""
+    outcome: str = ""
+    past: str = "changed"
+
+    @property
+    def otherwise(self) -> str:
+        """How a message is that the verb cannot change: `neither ready nor delayed`."""
+        return f"{'neither' if len(self.states) > 1 else 'not'} {' nor '.join(self.states) or 'there'}"
+
+
+VERBS = {
+    each.name: each
+    for each in (
+        Verb(
+            "pause", "pause", "nothing", "pause",
+            label="Pause", picture="pause", states=("running",), asks="Pause {it}?",
+            explains="Let claims of {queue} get no messages until it is resumed. Publishing goes on, and work that is"
+            " already leased can be finished.",
+            answer=lambda _: {"paused": True}, done="{queue} is paused", outcome="claims return no messages",
+        ),
+        Verb(
+            "resume", "resume", "nothing", "pause",
+            label="Resume", picture="play", states=("paused",), asks="Resume {it}?",
+            explains="Let claims of {queue} get messages again.",
+            answer=lambda _: {"paused": False}, done="{queue} is resumed", outcome="claims return messages again",
+        ),
+        Verb(
+            "release_lease", "release", "lease", "release of a lease by its id",
+            label="Release", picture="release", asks="Release {it}?",
+            explains="Make the messages of a lease of {queue} ready again, and count no delivery. {holder} can no"
+            " longer settle them: if it still runs, another worker does the same work again. Right for a holder that"
+            " was stopped on purpose; if it crashed at work, expire the lease, so that a message that crashes its"
+            " workers ends as a dead letter.",
+            answer=lambda report: {"released": report.settled},
+            done="released {messages} of {queue}", outcome="messages made ready again: {released}", past="released",
+        ),
+        Verb(
+            "expire_lease", "expire", "lease", "way to expire a lease by its id",
+            label="Expire", picture="clock", asks="Expire {it}?", warns=True,
+            explains="End a lease of {queue} now, as if its deadline had passed. A delivery is counted as failed, and"
+            " the messages are ready again, or dead letters if it was their last. {holder} can no longer settle them."
+            " Right for a holder that crashed at work or hangs; a release counts no delivery.",
+            settings="Set max_deliveries as the consumers do.",
+            answer=lambda report: {"expired": report.settled, "dead": report.dead},
+            done="gave back {messages} of {queue}",
+            outcome="messages taken from the holder: {expired}, of which dead letters now: {dead}",
+            past="expired",
+        ),
+        Verb(
+            "run_now", "run-now", "message", "way to run a delayed message now",
+            label="Run now", picture="play", states=("delayed",), asks="Run {it} now?",
+            explains="Make delayed messages of {queue} ready at once instead of when they are due.",
+            answer=lambda changed: {"ready": changed},
+            done="{messages} of {queue} ready now", outcome="the message is ready",
+        ),
+        Verb(
+            "cancel", "cancel", "message", "way to remove a message by its id",
+            label="Remove…", picture="trash", states=("ready", "delayed"), asks="Remove {it}?", warns=True,
+            explains="Remove ready or delayed messages of {queue}. A message that a consumer has claimed stays. This"
+            " cannot be undone.",
+            settings="Set dedup as the publishers do, so that an equal message can be published again at once.",
+            answer=lambda changed: {"cancelled": changed},
+            done="removed {messages} of {queue}", outcome="messages removed: {cancelled:d}", past="removed",
+        ),
+        Verb(
+            "unregister", "forget", "nothing", "way to take a queue off the list",
+            explains="Remove an empty queue from the list; fail for one that holds any messages, even dead letters."
+            " Sensors, the queues page and `stats` no longer include it. Publishing to it with a new queue object lists"
+            " it again.",
+            answer=lambda _: {"forgotten": True}, done="forgot {queue}",
+        ),
+        Verb("edit", "edit", "selection", "way to edit a dead letter"),
+        Verb("discard", "discard", "selection", "way to delete chosen dead letters"),
+        Verb("redrive", "redrive", "selection", "dead letters to redrive"),
+        Verb("redrive_some", "redrive", "selection", "redrive of chosen messages"),
+        Verb("purge", "purge", "selection", "purge"),
+        Verb("mark", "mark", "selection", "history"),
+    )
+}  # fmt: skip
+"""The verbs by the names of their methods."""
+OTHERS = {
+    "browse": "view of its messages by state",
+    "browse_lease": "list of the messages of a lease",
+    "dead_letters": "dead letters",
+    "dead_reasons": "dead letters to group",
+    "forget": "way to forget a deduplication key",
+    "history": "history",
+    "journal": "journal",
+    "leases": "list of leases",
+    "marks": "history",
+    "peek": "peek",
+    "remembered": "way to look up a deduplication key",
+    "search": "search",
+    "server_time": "way to read the server's time",
+    "totals": "history",
+    "why": "way to explain a message",
+}
+"""The methods of `queue.admin` that need no record, and what a discipline without the method has not."""
+
+
+def offered() -> list[Verb]:
+    """Return the verbs of which a command, a route and a button are made."""
+    return [each for each in VERBS.values() if each.label]
+
+
+def lacked() -> dict[str, str]:
+    """Return the methods of `queue.admin`, and what a discipline without the method has not."""
+    return {name: each.lacks for name, each in VERBS.items()} | OTHERS
+
+
+class Lacks(Unsupported, AttributeError):
+    """The error for a method that the discipline has not. For `hasattr`, the method is missing as any other is."""
+
+
+class Admin(QueuePart[E]):
+    """The base of what a discipline lists for operators."""
+
+    if not TYPE_CHECKING:  # a type checker reports what a discipline does not have
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in lacked():
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise lacking_verb(self._queue.discipline, name)
+
+
+def can(queue: Any, name: str) -> bool:
+    """Return whether a queue, its class, or an object that wraps a queue, has a method for operators."""
+    admin = queue.admin
+    kind = admin if isinstance(admin, type) else type(admin)
+    return hasattr(kind if issubclass(kind, Admin) else admin, name)
+
+
+def lacking_verb(discipline: str, name: str, what: str | None = None) -> Lacks:
+    """Return the error for a method that a discipline lacks, or for a part of it: `what`."""
+    return Lacks(discipline, what or lacked()[name], able_to(name))
+
+
+def able_to(name: str) -> tuple[str, ...]:
+    """Return the disciplines that have a method for operators."""
+    return tuple(each.name for each in DISCIPLINES.values() if can(each.load(), name))
+
+
+def lacking_conditions(discipline: str, name: str) -> Lacks:
+    """Return the error for conditions on the messages of a method that takes none."""
+    able = tuple(each.name for each in DISCIPLINES.values() if conditional(each.load(), name))
+    return Lacks(discipline, f"{name} of messages that meet conditions", able)
+
+
+def check_conditions(queue: Any, name: str) -> None:
+    """Raise Unsupported if a method of the queue's `admin` is missing, or takes no conditions."""
+    if not conditional(queue, name):
+        raise lacking_conditions(queue.discipline, name)
+
+
+def conditional(queue: Any, name: str) -> bool:
+    """Return whether a method of a queue, or of its class, takes conditions: `where`."""
+    return can(queue, name) and "where" in signature(getattr(queue.admin, name)).parameters
+
+
+def lacks(queue: Any) -> dict[str, str]:
+    """Return the methods that a queue has not, and why; `redrive_where` and `purge_where` stand for conditions."""
+    found = {name: str(lacking_verb(queue.discipline, name)) for name in lacked() if not can(queue, name)}
+    for name in ("redrive", "purge"):
+        if not conditional(queue, name):
+            found[f"{name}_where"] = str(lacking_conditions(queue.discipline, name))
+    return found

@@ -1,0 +1,160 @@
+"""The asyncio versions of the classes and functions of `rmq_core`, under the same names."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rmq_core import (
+    Backoff,
+    ConfigurationError,
+    Durability,
+    Isolation,
+    Lease,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeaseLost,
+    LeaseOwnedByOther,
+    LeftUnsettled,
+    MalformedMessage,
+    Match,
+    Message,
+    MessageRef,
+    NewMessage,
+    Overflow,
+    PayloadError,
+    QueueFull,
+    QueueUnavailable,
+    RedisMessageQueueError,
+    RedisSettings,
+    Stage,
+    UnrecoverableError,
+    Unsupported,
+    exponential,
+)
+from rmq_core.batch import AsyncBatch as Batch
+from rmq_core.connection.clients import async_client as _client
+from rmq_core.errors import translated as _translated
+from rmq_core.kernel.registry import found_in as _found_in
+from rmq_core.kernel.registry import list_all as _list_all
+from rmq_core.kernel.registry import look_up as _look_up
+from rmq_core.kernel.registry import named_in as _named_in
+from rmq_core.leased.aio import AsyncLeasedQueue as LeasedQueue
+from rmq_core.leased.aio import backlogs, holding
+from rmq_core.orchestrate.waiting import WaitHub
+from rmq_core.protocol import AsyncWorkQueue as WorkQueue
+from rmq_core.protocol import open_async_queue as open_queue
+
+if TYPE_CHECKING:
+    from rmq_core.jobs.aio import AsyncJobQueue as JobQueue
+    from rmq_core.jobs.worker import Worker, run_worker
+    from rmq_core.redis_message_queue.asyncio import RedisMessageQueue
+    from rmq_core.reliable.aio import AsyncReliableQueue as ReliableQueue
+    from rmq_core.reliable.reclaiming import AsyncReaper as Reaper
+    from rmq_core.rotation.aio import AsyncRotationQueue as RotationQueue
+    from rmq_core.streams.aio import AsyncStreamQueue as StreamQueue
+    from rmq_core.streams.consumer import AsyncQueueConsumer as QueueConsumer
+
+_ON_FIRST_USE = {
+    "JobQueue": ("jobs.aio", "AsyncJobQueue"),
+    "QueueConsumer": ("streams.consumer", "AsyncQueueConsumer"),
+    "Reaper": ("reliable.reclaiming", "AsyncReaper"),
+    "RedisMessageQueue": ("redis_message_queue.asyncio", "RedisMessageQueue"),
+    "ReliableQueue": ("reliable.aio", "AsyncReliableQueue"),
+    "RotationQueue": ("rotation.aio", "AsyncRotationQueue"),
+    "StreamQueue": ("streams.aio", "AsyncStreamQueue"),
+    "Worker": ("jobs.worker", "Worker"),
+    "run_worker": ("jobs.worker", "run_worker"),
+}
+__all__ = [
+    "Backoff",
+    "Batch",
+    "ConfigurationError",
+    "Durability",
+    "Isolation",
+    "JobQueue",
+    "Lease",
+    "LeaseAlreadySettled",
+    "LeaseLost",
+    "LeaseOwnedByOther",
+    "LeasedConfig",
+    "LeasedQueue",
+    "LeftUnsettled",
+    "MalformedMessage",
+    "Match",
+    "Message",
+    "MessageRef",
+    "NewMessage",
+    "Overflow",
+    "PayloadError",
+    "QueueConsumer",
+    "QueueFull",
+    "QueueUnavailable",
+    "Reaper",
+    "RedisMessageQueue",
+    "RedisMessageQueueError",
+    "RedisSettings",
+    "ReliableQueue",
+    "RotationQueue",
+    "Stage",
+    "StreamQueue",
+    "UnrecoverableError",
+    "Unsupported",
+    "WaitHub",
+    "WorkQueue",
+    "Worker",
+    "backlogs",
+    "discipline_of",
+    "disciplines",
+    "exponential",
+    "holding",
+    "open_queue",
+    "queues",
+    "run_worker",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, defined = _ON_FIRST_USE[name]
+    value = globals()[name] = getattr(import_module(f"rmq_core.{module}"), defined)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+async def queues(redis: Any) -> list[str]:
+    """Return the names of all queues that were ever published to or claimed from on this server."""
+    return sorted(await _named(redis))
+
+
+async def disciplines(redis: Any) -> dict[str, str]:
+    """Return the discipline of each queue that `queues` lists, by queue name; `open_queue` takes both."""
+    return await _named(redis)
+
+
+async def _named(redis: Any) -> dict[str, str]:
+    client, owned = _client(redis)
+    try:
+        with _translated():
+            return dict(_named_in(await _list_all(client.pipeline(transaction=False)).execute()))
+    finally:
+        if owned:
+            await client.aclose()
+
+
+async def discipline_of(redis: Any, name: str) -> str | None:
+    """Return the discipline of a queue; None when the server knows no such queue.
+
+    This takes one round trip, however many queues exist.
+    """
+    client, owned = _client(redis)
+    try:
+        with _translated():
+            return _found_in(await _look_up(client.pipeline(transaction=False), name).execute())
+    finally:
+        if owned:
+            await client.aclose()

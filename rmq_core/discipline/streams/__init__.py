@@ -1,1 +1,0 @@
-"""The discipline `streams`: a consumer group of a Redis stream, with explicit acknowledgement and no hidden retries."""

@@ -1,0 +1,47 @@
+"""`AsyncJobQueue`: the operations of a job queue, run by the asyncio driver."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+from rmq_core.admin.history import flush, one_attempt
+from rmq_core.aio import AsyncLargeLeaseFacade
+from rmq_core.exchange import Exchange
+from rmq_core.jobs.managing import JobEvent
+from rmq_core.jobs.queue import AsyncJobAdmin, JobMethods
+from rmq_core.jobs.state import JobsEngine
+from rmq_core.kernel.base import Part
+
+R = TypeVar("R")
+
+
+class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
+    """A queue of named jobs in a stream; the asyncio version of JobQueue. A Worker uses it.
+
+    `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
+    """
+
+    admin = Part(AsyncJobAdmin)
+
+    async def events(self, position: str | None = None) -> AsyncIterator[JobEvent]:
+        """Yield job events without end: those after the event at `position`, or only new ones when it is None."""
+        at = await self.events_position() if position is None else position
+        while True:
+            for event in await self.read_events(at):
+                at = event.position
+                yield event
+
+    @property
+    def engine(self) -> JobsEngine:
+        """The engine that the queue passes to its operations. A Worker uses it."""
+        return self._engine
+
+    async def run_exchange(self, exchange: Exchange[R]) -> R:
+        """Run an exchange that is not one of the queue's methods. A Worker runs its operations this way."""
+        return await self._driver.run(exchange)
+
+    async def flush_history(self) -> None:
+        """Send the counts since the last flush to the history. A Worker calls this; a Redis error is ignored."""
+        if self._tally is not None and self._tally.noted:
+            await self._driver.run(flush(self._recorder), one_attempt())

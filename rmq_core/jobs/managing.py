@@ -1,0 +1,341 @@
+"""Operations for operators: redrive, purge, cancel, search; and those that read results and events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from rmq_core.envelope.matching import Match, chosen_by
+from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage, Unsupported
+from rmq_core.events import Operation
+from rmq_core.exchange import Call, Command, Exchange, Listen
+from rmq_core.exchange.scripts import script
+from rmq_core.jobs.inspecting import stats
+from rmq_core.jobs.job import Job, check_id
+from rmq_core.jobs.publishing import job_digest, key_digest
+from rmq_core.jobs.state import GROUP, JobsEngine, prepare, refused
+from rmq_core.jobs.transfer import STATES, export_page
+from rmq_core.kernel.selecting import (
+    Changes,
+    Place,
+    Some,
+    change_chosen,
+    discard_chosen,
+    drop_chosen,
+    id_of,
+    reasons_in,
+    search_pages,
+)
+from rmq_core.kernel.transfer import PAGE
+from rmq_core.observe.fact import Act
+from rmq_core.policy import milliseconds, whole
+from rmq_core.reports import OnProgress, ReasonGroup, SearchPage
+
+
+def search(engine: JobsEngine, target: str, where: Match, *, after: str | None = None) -> Exchange[SearchPage]:
+    """Look through one page of the `ready`, `delayed`, `leased` or `dead` jobs; return those that meet the conditions.
+
+    after: what the last step returned, None for the first one. Repeat it until `after` is None.
+    """
+    return (yield from search_pages(engine, target, where, after, states=STATES, page_of=export_page, stats=stats))
+
+
+def dead_reasons(engine: JobsEngine, *, progress: OnProgress | None = None) -> Exchange[list[ReasonGroup]]:
+    """Group all dead letters by the reasons of their failures, the largest group first.
+
+    Numbers, hex ids and UUIDs are replaced by `#`. progress: called after each page; False stops the count there.
+    """
+    return (yield from reasons_in(engine.keys.dead, progress))
+
+
+def discard(engine: JobsEngine, message_ids: Iterable[str]) -> Exchange[int]:
+    """Delete the dead letters with these ids; return how many. Of several with one id, the newest are deleted."""
+    done = yield from discard_chosen(Place(engine.keys.dead, "left"), message_ids)
+    engine.state(Act.DISCARD, done.deleted, ids=done.ids)
+    return done.deleted
+
+
+def redrive_where(engine: JobsEngine, where: Match, changes: Changes) -> Exchange[int]:
+    """Move dead letters that meet the conditions back to the stream, the oldest first; return how many."""
+
+    def change(some: Some) -> Call:
+        return script(
+            "jobs/redrive_chosen", engine.keys, engine.settings, first=some.first, last=some.last, letters=some.entries
+        )
+
+    return (yield from change_chosen(Place(engine.keys.dead, "right"), chosen_by(where), change, changes))
+
+
+def purge_where(engine: JobsEngine, where: Match, changes: Changes) -> Exchange[int]:
+    """Delete the dead letters that meet the conditions; return how many."""
+    return (yield from drop_chosen(Place(engine.keys.dead, "left"), chosen_by(where), changes))
+
+
+_LONGEST_MS = 5000
+
+
+class JobResult(NamedTuple):
+    """The outcome of a job: `value` is its return value; `error` is the reason why it became a dead letter."""
+
+    value: Any
+    error: str | None = None
+
+
+def redrive(
+    engine: JobsEngine,
+    max_messages: int | None = None,
+    *,
+    where: Match | None = None,
+    progress: OnProgress | None = None,
+) -> Exchange[int]:
+    """Move dead letters back to the stream, oldest first, with a fresh budget of attempts. Return how many.
+
+    where: only those that meet these conditions. progress: called after each step; the redrive ends there if it returns
+    False.
+    """
+    left = None if max_messages is None else whole("max_messages", max_messages, minimum=1)
+    changes = Changes(left, progress)
+    if not engine.prepared:
+        yield from prepare(engine)
+    try:
+        yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
+    finally:
+        engine.state(Operation.REDRIVE, changes.changed)
+        engine.state(Act.REDRIVE, changes.changed)
+    return changes.changed
+
+
+def _redrive_all(engine: JobsEngine, changes: Changes) -> Exchange[None]:
+    while not changes.over:
+        most = 1000 if changes.left is None else min(1000, changes.left)
+        call = script("jobs/redrive", engine.keys, engine.settings, most=most)
+        count = _count(call, (yield call), b"redriven ")
+        if not count:
+            break
+        changes.add(count)
+
+
+def purge(
+    engine: JobsEngine, which: str, *, where: Match | None = None, progress: OnProgress | None = None
+) -> Exchange[int]:
+    """Delete the `ready` jobs that no worker or lease holds, the `delayed` or the `dead` ones. Return how many.
+
+    where: only the dead letters that meet these conditions; Unsupported for other jobs. progress: called after each
+    step of a purge with conditions, which ends there if it returns False.
+    """
+    if which not in {"ready", "delayed", "dead"}:
+        raise ConfigurationError(f"which must be 'ready', 'delayed' or 'dead', not {which!r}")
+    if where is not None:
+        if which != "dead":
+            raise Unsupported("jobs", f"purge of {which} jobs by conditions", ("leased",))
+        removed = yield from purge_where(engine, where, Changes(progress=progress))
+    else:
+        removed = yield from _purge(engine, which)
+    engine.state(Act.PURGE, reason=f"{removed} of {which}")
+    return removed
+
+
+def _purge(engine: JobsEngine, which: str) -> Exchange[int]:
+    removed = 0
+    while True:
+        call = script("jobs/purge", engine.keys, which=which, group=GROUP)
+        count = _count(call, (yield call), b"removed ")
+        removed += count
+        if not count or which != "ready":
+            return removed
+
+
+def pause(engine: JobsEngine) -> Exchange[None]:
+    """Stop handing out jobs; adding and settling go on, and workers finish the jobs that they have fetched.
+
+    Claims and workers get nothing until `resume`. A worker that waits in a server with XREADGROUP CLAIM (Redis 8.6) may
+    still get jobs of a worker that died, within 5 s of the pause.
+    """
+    yield from _set_pause(engine, "1")
+    engine.state(Act.PAUSE)
+
+
+def resume(engine: JobsEngine) -> Exchange[None]:
+    """Hand out jobs again. Workers notice it within a second, claims that wait within 5 s."""
+    yield from _set_pause(engine, "0")
+    engine.state(Act.RESUME)
+
+
+def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
+    """End the delay, or the backoff, of a job, so that it is ready now; return False if none of this id waits."""
+    call = script("jobs/run_now", engine.keys, engine.settings, job_id=check_id(message_id))
+    if not engine.prepared:
+        yield from prepare(engine)
+    reply = yield call
+    if reply not in {b"ready", b"missing"}:
+        raise refused("run_now", reply)
+    engine.state(Act.RUN_NOW, int(reply == b"ready"), ids=[message_id])
+    return bool(reply == b"ready")
+
+
+def _set_pause(engine: JobsEngine, stop: str) -> Exchange[None]:
+    if not engine.prepared:
+        yield from prepare(engine)
+    yield script("jobs/pause", engine.keys, group=GROUP, stop=stop)
+
+
+def get_result(engine: JobsEngine, job: Job | str) -> Exchange[JobResult | None]:
+    """Return the result of a job, or None. Workers with `store_results` store results, which last for `result_ttl`."""
+    found = yield Command(("XRANGE", engine.keys.result(_id(job)), "-", "+", "COUNT", 1))
+    return _result(found[0][1]) if found else None
+
+
+def get_results(engine: JobsEngine, jobs: Iterable[Job | str]) -> Exchange[list[JobResult | None]]:
+    """Return the results of several jobs, None for each job without one."""
+    names, found = [_id(job) for job in jobs], {}
+    for name in names:
+        found[name] = yield from get_result(engine, name)
+    return [found[name] for name in names]
+
+
+def wait_for_result(engine: JobsEngine, job: Job | str, timeout: timedelta | float = 30) -> Exchange[Any]:
+    """Wait for a job and return its return value. The call blocks in Redis instead of polling.
+
+    Raises JobFailed when the job becomes a dead letter, TimeoutError when there is no result within `timeout`.
+    """
+    key, left = engine.keys.result(_id(job)), milliseconds("timeout", timeout, minimum=0.001)
+    while left > 0:
+        block = min(left, _LONGEST_MS)
+        reply = yield Listen(("XREAD", "COUNT", 1, "BLOCK", block, "STREAMS", key, "0"), block)
+        if reply:
+            found = _result(entries_of(reply)[0][1])
+            if found.error is not None:
+                raise JobFailed(_id(job), found.error)
+            return found.value
+        left -= block
+    raise TimeoutError(f"job {_id(job)!r} has no result yet; does its worker run with store_results?")
+
+
+def entries_of(reply: Any) -> list[Any]:
+    """Return the entries in a reply to a read of one stream, whatever shape the protocol gives the reply."""
+    if not reply:
+        return []
+    if isinstance(reply, dict):
+        reply = list(reply.items())
+    if not isinstance(reply[0], list | tuple):
+        return list(reply[1])
+    entries: list[Any] = reply[0][1]
+    return entries
+
+
+def _result(fields: Any) -> JobResult:
+    flat = [_bytes(item) for pair in fields.items() for item in pair] if isinstance(fields, dict) else fields
+    found = {_bytes(key): _bytes(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
+    try:
+        if found[b"state"] == b"completed":
+            return JobResult(json.loads(found[b"value"]))
+        return JobResult(None, found[b"value"].decode())
+    except (KeyError, ValueError) as error:
+        raise MalformedMessage("a stored result is damaged") from error
+
+
+def _bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _id(job: Job | str) -> str:
+    return job.id if isinstance(job, Job) else check_id(job)
+
+
+def _count(call: Call, reply: bytes, prefix: bytes) -> int:
+    if not reply.startswith(prefix):
+        raise refused(call.script.name, reply)
+    return int(reply[len(prefix) :])
+
+
+def cancel(engine: JobsEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
+    """Remove a delayed job, or a ready one that no worker and no lease holds; return False when it is neither.
+
+    Looks through the ready jobs, the oldest first; of several with this id it removes one. Its id can be added again. A
+    deduplication key that `publish` named is not stored with the job: pass it as `dedup_key`, to free it too.
+    """
+    gone = yield from _cancelled(engine, "jobs/cancel", message_id, dedup_key, job_id=check_id(message_id))
+    if not gone and (entry := (yield from _ready_entry(engine, message_id))) is not None:
+        gone = yield from _cancelled(engine, "jobs/cancel_ready", message_id, dedup_key, group=GROUP, entry=entry)
+    return gone
+
+
+def cancel_delayed(engine: JobsEngine, job_id: str) -> Exchange[bool]:
+    """Delete a job whose delay (or backoff) is not over; its id can be added again. Return False if there is none."""
+    return (yield from _cancelled(engine, "jobs/cancel", job_id, None, job_id=check_id(job_id)))
+
+
+def _cancelled(
+    engine: JobsEngine, name: str, named: str, dedup_key: str | bytes | None, **about: Any
+) -> Exchange[bool]:
+    keys = engine.keys
+    another = keys.unique(b"" if dedup_key is None else key_digest(dedup_key))
+    reply = yield script(name, keys, marker=keys.unique(job_digest(named)), another=another, **about)
+    if reply not in {b"cancelled", b"missing"}:
+        raise refused("cancel", reply)
+    engine.state(Act.CANCEL, int(reply == b"cancelled"), ids=[named])
+    return bool(reply == b"cancelled")
+
+
+def _ready_entry(engine: JobsEngine, job_id: str) -> Exchange[bytes | None]:
+    """Return the entry of the stream that holds a ready job of this id; None if there is none."""
+    keys, last = engine.keys, ""
+    while found := (
+        yield script(
+            "kernel/page_of_entries",
+            stream=keys.ready,
+            paused=keys.paused,
+            group=GROUP,
+            last=last,
+            most=PAGE,
+            field="e",
+        )
+    ):
+        for entry, envelope in zip(found[::2], found[1::2], strict=True):
+            if id_of(envelope) == job_id:
+                return bytes(entry)
+        last = found[-2]
+    return None
+
+
+class JobEvent(NamedTuple):
+    """Something that happened to a job.
+
+    event: delayed, waiting (ready again), active, completed, failed, retry or dead. at_ms: when the server recorded it.
+    detail: the reason of `failed` and `dead`, the delay in ms of `retry`.
+    """
+
+    event: str
+    job_id: str
+    at_ms: int
+    detail: str
+    position: str
+
+
+def events_position(engine: JobsEngine) -> Exchange[str]:
+    """Return the position of the latest event, '0-0' when there is none."""
+    last = yield Command(("XREVRANGE", engine.keys.events, "+", "-", "COUNT", 1))
+    return _text(last[0][0]) if last else "0-0"
+
+
+def read_events(engine: JobsEngine, position: str, block_ms: int = 5000) -> Exchange[list[JobEvent]]:
+    """Return the events after a position. Wait for the first one; return [] when none comes within `block_ms`."""
+    words = ("XREAD", "COUNT", 1000, "BLOCK", block_ms, "STREAMS", engine.keys.events, position)
+    reply = yield Listen(words, block_ms)
+    return [event for entry in entries_of(reply) for event in _events(entry)]
+
+
+def _events(entry: Any) -> list[JobEvent]:
+    position, flat = _text(entry[0]), [_text(item) for item in entry[1]]
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    at_ms = int(position.split("-")[0])
+    return [
+        JobEvent(fields["event"], job_id, at_ms, fields.get("detail", ""), position)
+        for job_id in fields["ids"].split(" ")
+    ]
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode()

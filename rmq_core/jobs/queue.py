@@ -1,0 +1,112 @@
+"""`JobQueue`, its list of operations, and its `admin`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rmq_core.admin.history import Recorded
+from rmq_core.admin.verbs import Admin
+from rmq_core.jobs import claiming, inspecting, managing, publishing, reclaiming, schedule, settling, transfer
+from rmq_core.jobs.config import CAPABILITIES, JobsConfig
+from rmq_core.jobs.managing import JobEvent
+from rmq_core.jobs.state import JobsEngine, JobsKeys
+from rmq_core.kernel.base import Awaited, Blocking, Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.transfer import Importable
+from rmq_core.queue import LargeLeaseFacade
+
+
+class JobTools(QueuePart[JobsEngine], Importable):
+    """What exports, imports and integrations call."""
+
+    read_columns = Method(inspecting.read_columns)
+    export_page = Method(transfer.export_page)
+    stored_states = transfer.STATES
+    _import_entry = staticmethod(transfer.import_entry)
+    import_chunk = Method(transfer.import_chunk)
+
+
+class JobMethods(QueueBase[JobsEngine]):
+    """The methods of JobQueue and AsyncJobQueue."""
+
+    discipline = "jobs"
+    capabilities = CAPABILITIES
+    _tools = Part(JobTools)
+    _extend_all = staticmethod(settling.extend_all)
+
+    def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
+        self.config = config or JobsConfig()
+        super().__init__(redis, JobsEngine(JobsKeys(name), self.config))
+
+    add = Method(publishing.add)
+    add_unique = Method(publishing.add_unique)
+    add_bulk = Method(publishing.add_bulk)
+    publish = Method(publishing.publish)
+    publish_many = Method(publishing.publish_many)
+    cancel_delayed = Method(managing.cancel_delayed)
+    claim = Method(claiming.claim)
+    adopt = Method(claiming.adopt)
+    extend = Method(settling.extend)
+    ack = Method(settling.ack)
+    nack = Method(settling.nack)
+    release = Method(settling.release)
+    read = Method(inspecting.read)
+    backlog = Method(inspecting.backlog)
+    stats = Method(inspecting.stats)
+    lease_info = Method(inspecting.lease_info)
+    settled = Method(inspecting.settled)
+    peek_dlq = Method(inspecting.peek_dlq)
+    replay_dlq = Method(managing.redrive)
+    get_result = Method(managing.get_result)
+    get_results = Method(managing.get_results)
+    wait_for_result = Method(managing.wait_for_result)
+    upsert_repeatable_job = Method(schedule.upsert_repeatable_job)
+    get_repeatable_jobs = Method(schedule.get_repeatable_jobs)
+    remove_repeatable = Method(schedule.remove_repeatable)
+    promote = Method(schedule.promote)
+    events_position = Method(managing.events_position)
+    read_events = Method(managing.read_events)
+
+
+class JobAdminMethods(Recorded, Admin[JobsEngine]):
+    """The methods of JobAdmin and AsyncJobAdmin."""
+
+    cancel = Method(managing.cancel)
+    forget = Method(publishing.forget)
+    peek = Method(inspecting.peek)
+    leases = Method(inspecting.leases)
+    dead_letters = Method(inspecting.dead_letters)
+    redrive = Method(managing.redrive)
+    purge = Method(managing.purge)
+    pause = Method(managing.pause)
+    resume = Method(managing.resume)
+    run_now = Method(managing.run_now)
+    expire_lease = Method(reclaiming.expire_lease)
+    search = Method(managing.search)
+    dead_reasons = Method(managing.dead_reasons)
+    discard = Method(managing.discard)
+
+
+class JobAdmin(JobAdminMethods, Blocking):
+    """What operators do with a JobQueue: `queue.admin`."""
+
+
+class AsyncJobAdmin(JobAdminMethods, Awaited):
+    """What operators do with an asyncio JobQueue: `queue.admin`."""
+
+
+class JobQueue(JobMethods, LargeLeaseFacade[JobsEngine]):
+    """A queue of named jobs in a stream. AsyncJobQueue is its asyncio version, which a Worker uses.
+
+    `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
+    """
+
+    admin = Part(JobAdmin)
+
+    def events(self, position: str | None = None) -> Iterator[JobEvent]:
+        """Yield job events without end: those after the event at `position`, or only new ones when it is None."""
+        at = self.events_position() if position is None else position
+        while True:
+            for event in self.read_events(at):
+                at = event.position
+                yield event

@@ -1,0 +1,289 @@
+"""Inspect a queue and its messages without claiming anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
+from rmq_core.errors import ConfigurationError
+from rmq_core.exchange import Call, Command, Exchange, Pipeline
+from rmq_core.exchange.scripts import script
+from rmq_core.kernel.keys import UNHELD, LeasedKeys, check_name
+from rmq_core.leased.claiming import isolation_of, reclaim_all
+from rmq_core.leased.publishing import PUBLICATION
+from rmq_core.leased.state import LeasedEngine
+from rmq_core.messages import IsolatedGroup, Lease, token_of
+from rmq_core.policy import whole
+from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
+
+_LISTED = 1000
+_STATES = {b"f": "filling", b"h": "held", b"p": "held", b"q": "held"}
+
+
+class Part(NamedTuple):
+    """The unsettled messages of a lease in one reply; `taken` also counts the settled messages among them."""
+
+    takeovers: int
+    indexes: Sequence[int]
+    envelopes: Sequence[bytes]
+    taken: int
+
+
+def read(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
+    """Return the unsettled messages `lo` to `hi` (exclusive) of a lease. Raises LeaseLost."""
+    return _decoded(lease.id, (yield from _held(engine, lease, lo, hi)))
+
+
+def read_columns(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
+    """Return what `read` returns as columns, for callers that only pass messages on. Raises LeaseLost."""
+    parts = yield from _held(engine, lease, lo, hi)
+    return joined([columns_of(part.envelopes, part.indexes, part.takeovers + 1) for part in parts])
+
+
+def browse_lease(engine: LeasedEngine, lease_id: str, lo: int = 0, hi: int = 25) -> Exchange[list[Message]]:
+    """Return the unsettled messages `lo` to `hi` (exclusive) of any lease, without its token; [] without a lease."""
+    parts = yield from _parts(engine, check_name("lease_id", lease_id), "", whole("lo", lo), whole("hi", hi))
+    return _decoded(lease_id, parts or [])
+
+
+def _held(engine: LeasedEngine, lease: Lease, lo: int, hi: int | None) -> Exchange[list[Part]]:
+    last = lease.count if hi is None else min(whole("hi", hi), lease.count)
+    parts = yield from _parts(engine, lease.id, token_of(lease), whole("lo", lo), last)
+    if parts is None:
+        raise engine.lost(lease)
+    return parts
+
+
+def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
+    return [
+        message_of(envelope, index, lease_id, part.takeovers + 1)
+        for part in parts
+        for index, envelope in zip(part.indexes, part.envelopes, strict=True)
+    ]
+
+
+def _parts(engine: LeasedEngine, lease_id: str, token: str, lo: int, hi: int) -> Exchange[list[Part] | None]:
+    """Read a range of a lease, one Part per reply; return None when the lease no longer exists."""
+    found: list[Part] = []
+    while lo < hi:
+        part = yield from _part(engine, lease_id, token, lo, hi - 1)
+        if part is None:
+            return None
+        if not part.taken:
+            break
+        found.append(part)
+        lo += part.taken
+    return found
+
+
+def _part(engine: LeasedEngine, lease_id: str, token: str, lo: int, last: int) -> Exchange[Part | None]:
+    keys = engine.keys
+    reply = yield script(
+        "leased/read", lease=keys.lease(lease_id), settled=keys.settled(lease_id), token=token,
+        first=lo, last=min(last, lo + 3999),
+    )  # fmt: skip
+    if reply[0] != b"read":
+        return None
+    takeovers, first, bits, envelopes = reply[1:]
+    if not bits:
+        return Part(takeovers, range(lo, lo + len(envelopes)), envelopes, len(envelopes))
+    kept = _unsettled(bits, lo - first * 8, len(envelopes))
+    return Part(takeovers, [lo + at for at in kept], [envelopes[at] for at in kept], len(envelopes))
+
+
+def _unsettled(bits: bytes, skip: int, count: int) -> list[int]:
+    """Return the positions below `count` whose bit is not set in a bitmap, ignoring the first `skip` bits."""
+    settled, size = int.from_bytes(bits, "big"), len(bits) * 8
+    return [place for place in range(count) if (at := size - 1 - skip - place) < 0 or not settled >> at & 1]
+
+
+def leased_envelopes(engine: LeasedEngine, lease_id: str, lo: int, hi: int) -> Exchange[tuple[str, int, list[bytes]]]:
+    """Return the owner of a lease, how many messages were read from `lo` on, and those of them that are unsettled."""
+    info = yield from _infos(engine, [lease_id])
+    part = (yield from _part(engine, lease_id, "", lo, hi - 1)) if info else None
+    return ("", 0, []) if part is None else (info[0].owner, part.taken, list(part.envelopes))
+
+
+def backlog(engine: LeasedEngine) -> Exchange[Backlog]:
+    """Return how much work is ready and how old it is. Cheap; due and expired messages count as ready."""
+    state = yield from poll_backlog(engine)
+    return state[0]
+
+
+class Glance(NamedTuple):
+    """A backlog, the seconds until the queue's next due time, and the expired leases, which the backlog leaves out."""
+
+    backlog: Backlog
+    due_s: float | None
+    late: list[bytes]
+
+
+def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
+    """Read the backlog in one call without a slot, and subscribe to one notification within `bell_ms`."""
+    ready, oldest, now, due, late, groups, paused, fence = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
+    until = max(0.0, (int(due) - int(now)) / 1000) if due else None
+    isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
+    return Glance(Backlog(ready, _age(oldest, now), isolated, bool(paused), int(fence) if fence else None), until, late)
+
+
+def poll_backlog(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
+    """Reclaim expired leases; return the backlog and the seconds until the next due time. bell_ms: as in `glance`."""
+    while True:
+        seen = yield from glance(engine, bell_ms)
+        if not (yield from reclaim_all(engine, seen.late)):
+            return seen.backlog, seen.due_s
+
+
+def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
+    """Return what the queue holds. Of more than 1,000 leases, only the 1,000 that expire first count as leased."""
+    counted = yield count_call(engine)
+    return stats_of(counted, (yield held_call(engine, counted)) if counted[7] else 0)
+
+
+def count_call(engine: LeasedEngine) -> Call:
+    """Return the call that counts a queue and lists its leases; `held_call` and `stats_of` read the reply."""
+    return _counts(engine, _LISTED)
+
+
+def held_call(engine: LeasedEngine, counted: Sequence[Any]) -> Call:
+    """Return the call that counts the messages of the leases that `count_call` listed, at least one."""
+    keys, names = engine.keys, map(_text, counted[7])
+    return script("leased/held", lists=tuple(key for name in names for key in (keys.lease(name), keys.settled(name))))
+
+
+def stats_of(counted: Sequence[Any], leased: int) -> QueueStats:
+    """Return the numbers of a queue, from the replies of `count_call` and `held_call`."""
+    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = counted
+    leases -= sum(name.startswith(PUBLICATION) for name in ids)
+    return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
+
+
+class Overview(NamedTuple):
+    """What a queue holds, and whether one of its leases has expired by the server's clock."""
+
+    stats: QueueStats
+    late: bool
+
+
+def overview(engine: LeasedEngine) -> Exchange[Overview]:
+    """Return what `stats` returns, and whether a lease has expired. Yields only calls, as `together` demands."""
+    counted = yield count_call(engine)
+    if not counted[7]:
+        return Overview(stats_of(counted, 0), late=False)
+    held = yield held_call(engine, counted)
+    first = _text(counted[7][0])
+    reply = yield _info_call(engine.keys, first)
+    deadline = None if reply is None else _info(first, reply).deadline
+    return Overview(stats_of(counted, held), deadline is not None and deadline <= _moment(counted[6]))
+
+
+def _counts(engine: LeasedEngine, listed: int) -> Call:
+    """Return the call that counts everything in one script and lists the ids of `listed` leases, at least 1."""
+    return script("leased/stats", engine.keys, listed=listed)
+
+
+def leases(engine: LeasedEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
+    """Return the leases that expire first, at most `limit` of them."""
+    ids = yield Command(("ZRANGE", engine.keys.leases, 0, whole("limit", limit, minimum=1) - 1))
+    return (yield from _infos(engine, ids))
+
+
+def lease_info(engine: LeasedEngine, lease_id: str) -> Exchange[LeaseInfo | None]:
+    """Return a lease without its token; None when no lease has this id."""
+    found = yield from _infos(engine, [check_name("lease_id", lease_id)])
+    return found[0] if found else None
+
+
+def server_time(engine: LeasedEngine) -> Exchange[datetime]:
+    """Return the time of the Redis server, by which leases expire; the clock of this machine may differ."""
+    _, _, _, _, _, _, now, *_ = yield _counts(engine, 1)
+    return _moment(now)
+
+
+def settled(engine: LeasedEngine, lease_id: str) -> Exchange[SettledRecord | None]:
+    """Return the record that a lease, whose id the caller chose, was acked as a whole; None when there is none."""
+    record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
+    if record is None:
+        return None
+    acked, at_ms, owner = _text(record).split(" ", 2)
+    return SettledRecord(lease_id, int(acked), owner, _moment(at_ms))
+
+
+def peek(engine: LeasedEngine, count: int = 1) -> Exchange[list[Message]]:
+    """Return the next messages to be claimed, at most `count`: the oldest first, isolated messages after the others."""
+    found = yield script("kernel/list_peek", list=engine.keys.ready, count=-whole("count", count, minimum=1))
+    if len(found) < count:
+        most = min(count - len(found), _LISTED)
+        found += (yield browsing(engine.keys.delayed, "isolated", 0, most))[1]
+    return [message_of(envelope) for envelope in found]
+
+
+def dead_letters(engine: LeasedEngine, count: int = 10) -> Exchange[list[Message]]:
+    """Return the newest dead letters with their history, at most `count` of them."""
+    found = yield script("kernel/list_peek", list=engine.keys.dead, count=-whole("count", count, minimum=1))
+    return [message_of(envelope) for envelope in found]
+
+
+def browse(engine: LeasedEngine, target: str, offset: int = 0, count: int = 25) -> Exchange[MessagePage]:
+    """Return at most `count` messages after the first `offset`, fewer when they are large.
+
+    target: `ready` (without isolated messages) and `isolated` are in the order of claiming, `delayed` is in the order
+    of due times, `dead`, `completed` and `failed` have the newest message first.
+    """
+    if not isinstance(target, str) or target not in UNHELD:
+        raise ConfigurationError(
+            f"target must be one of {', '.join(UNHELD)}, not {target!r}; browse_lease reads leases"
+        )
+    key, kind = stored_in(engine, target)
+    most = min(whole("count", count, minimum=1), _LISTED)
+    total, found, due = yield browsing(key, kind, whole("offset", offset), most)
+    return MessagePage(total, [message_of(envelope) for envelope in found], [_moment(ms) for ms in due])
+
+
+def browsing(key: bytes, kind: str, offset: int, most: int) -> Call:
+    """Return the call that reads messages; `stored_in` gives the key and the kind."""
+    return script("leased/browse", key=key, offset=offset, most=most, kind=kind)
+
+
+def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:
+    """Return the key of messages that are not leased, and their kind; isolated and delayed messages share a key."""
+    if target in {"delayed", "isolated"}:
+        return engine.keys.delayed, target
+    return engine.keys.of(target), "list"
+
+
+def _infos(engine: LeasedEngine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:
+    keys, names = engine.keys, [_text(name) for name in ids]
+    if not names:
+        return []
+    replies = yield Pipeline(tuple(_info_call(keys, name) for name in names))
+    return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]
+
+
+def _info_call(keys: LeasedKeys, name: str) -> Call:
+    return script("leased/info", keys, lease=keys.lease(name), settled=keys.settled(name), lease_id=name)
+
+
+def _info(name: str, reply: Any) -> LeaseInfo:
+    if isinstance(reply, Exception):
+        raise reply
+    owner, state, claimed, takeovers, deadline, count, settled_count, fence = reply[:8]
+    until = None if b"inf" in deadline else _moment(deadline)
+    return LeaseInfo(
+        name, owner.decode(), _STATES.get(state, "returning"), count, settled_count, takeovers, _moment(claimed), until,
+        int(fence), isolation_of(reply[8:]),
+    )  # fmt: skip
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _moment(ms: bytes | str) -> datetime:
+    return datetime.fromtimestamp(float(ms) / 1000, UTC)
+
+
+def _age(oldest: bytes, now: bytes) -> float | None:
+    return max(0.0, (int(now) - int(oldest)) / 1000) if oldest else None

@@ -1,0 +1,483 @@
+"""Operations for operators: on leases, dead letters, selected messages, and the whole queue."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.matching import Match, Test, chosen_by
+from rmq_core.envelope.payloads import decode_payload, digest, encode_headers, encode_payload, one_line
+from rmq_core.envelope.stored import StoredMessage, StoredPage
+from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.kernel.keys import QUEUES, UNHELD, check_name
+from rmq_core.kernel.selecting import (
+    Changes,
+    Markers,
+    Place,
+    Position,
+    Some,
+    change_chosen,
+    discard_chosen,
+    drop_chosen,
+    found_in,
+    number_in,
+    position_of,
+    reasons_in,
+    wanted_ids,
+)
+from rmq_core.kernel.settling import expired
+from rmq_core.kernel.transfer import Cursor, list_page
+from rmq_core.leased.claiming import owner_of, reenter, seize
+from rmq_core.leased.inspecting import browsing, stats, stored_in
+from rmq_core.leased.publishing import deduplicates, digest_of, key_bytes
+from rmq_core.leased.reclaiming import reclaim_lease
+from rmq_core.leased.settling import give_back, release
+from rmq_core.leased.state import LeasedEngine
+from rmq_core.leased.transfer import STATES, export_page
+from rmq_core.observe.fact import Act
+from rmq_core.observe.history import actor
+from rmq_core.policy import whole
+from rmq_core.reports import OnProgress, ReasonGroup, SearchPage, SettleReport
+
+_SIDES = {"ready": "right", "dead": "left", "completed": "left", "failed": "left"}
+"""The end of each list at which messages are added: a scan from there overlooks none when others are added or taken."""
+TARGETS = tuple(dict.fromkeys((*UNHELD, *STATES)))
+_AT_ONCE = 250
+
+
+def search(engine: LeasedEngine, target: str, where: Match, *, after: str | None = None) -> Exchange[SearchPage]:
+    """Look through one page of the messages in a state, and return those that meet the conditions.
+
+    target: `ready` (without isolated messages), `isolated`, `delayed`, `leased`, `dead`, `completed` or `failed`; lists
+    are searched from the newest message on. after: what the last step returned, None for the first one. A step reads at
+    most 1,000 messages or 4 MiB; repeat it until `after` is None.
+    """
+    if target not in TARGETS:
+        raise ConfigurationError(f"target must be one of {', '.join(TARGETS)}, not {target!r}")
+    test, at = tested(engine, where), position_of(after, target)
+    page, total = yield from _page(engine, target, at)
+    return found_in(page, target, test, at, total)
+
+
+def dead_reasons(engine: LeasedEngine, *, progress: OnProgress | None = None) -> Exchange[list[ReasonGroup]]:
+    """Group all dead letters by the reasons of their failures, the largest group first.
+
+    Numbers, hex ids and UUIDs are replaced by `#`. progress: called after each page; False stops the count there.
+    """
+    return (yield from reasons_in(engine.keys.dead, progress))
+
+
+def discard(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
+    """Delete the dead letters with these ids; return how many. Of several with one id, the newest are deleted."""
+    done = yield from discard_chosen(Place(engine.keys.dead, _SIDES["dead"]), message_ids)
+    engine.state(Act.DISCARD, done.deleted, ids=done.ids)
+    return done.deleted
+
+
+def redrive_where(engine: LeasedEngine, where: Match, changes: Changes) -> Exchange[int]:
+    """Move dead letters that meet the conditions back to ready, the oldest first; return how many."""
+    keys = engine.keys
+
+    def change(some: Some) -> Call:
+        return script(
+            "leased/redrive_chosen", keys, bell=keys.bell, first=some.first, last=some.last, letters=some.entries
+        )
+
+    return (yield from change_chosen(Place(keys.dead, "right"), tested(engine, where), change, changes))
+
+
+def purge_where(engine: LeasedEngine, target: str, where: Match, changes: Changes) -> Exchange[int]:
+    """Delete the messages in one state that meet the conditions; return how many. `ready` includes isolated ones."""
+    test = tested(engine, where)
+    parts = ("ready", "isolated") if target == "ready" else (target,)
+    for part in parts:
+        if part in _SIDES:
+            yield from _drop(engine, part, test, changes)
+        else:
+            yield from _drop_scored(engine, part, test, changes)
+        if changes.over:
+            break
+    return changes.changed
+
+
+def tested(engine: LeasedEngine, where: Match) -> Test:
+    """Return the test of the conditions for this queue. Raises ConfigurationError."""
+    return chosen_by(where, engine.config.dedup_key, key_bytes)
+
+
+def marker_of(engine: LeasedEngine, envelope: bytes) -> bytes:
+    """Return the deduplication digest that the queue's settings give a stored message; empty when they give none."""
+    try:
+        parts = codec.split(envelope)
+        payload = decode_payload(parts.kind, parts.payload)
+        return digest_of(engine, None, payload, parts.kind, parts.payload) or b""
+    except Exception:  # a damaged message, or one that the key function refuses, must be removed too
+        return b""
+
+
+def remove(
+    engine: LeasedEngine, key: bytes, kind: str, envelopes: Sequence[bytes], given: bytes | None = None
+) -> Exchange[int]:
+    """Remove messages; free the given deduplication key, else the keys that the queue's settings give them."""
+    digests = [given] if given else [marker_of(engine, each) for each in envelopes] if deduplicates(engine) else []
+    markers = [engine.keys.dedup(digest) for digest in digests]
+    reply = yield script(
+        "leased/cancel", key=key, markers=markers, kind=kind, window_ms=engine.dedup_window_ms, messages=envelopes
+    )
+    return number(reply, b"removed ")
+
+
+def number(reply: bytes, prefix: bytes) -> int:
+    """Return the number in a reply. Raises ScriptFailed for any other reply."""
+    if not reply.startswith(prefix):
+        raise ScriptFailed(f"the server answered {reply.decode()!r}")
+    return int(reply[len(prefix) :])
+
+
+def _page(engine: LeasedEngine, target: str, at: Position) -> Exchange[tuple[StoredPage, int]]:
+    """Return a page, and how many messages are in this state."""
+    cursor = at.cursor
+    if target in _SIDES:
+        key = engine.keys.of(target)
+        page = yield from list_page(key, _SIDES[target], target, cursor)
+        total = (yield script("leased/browse", key=key, offset=0, most=0, kind="list"))[0]
+        return page, total
+    page = yield from export_page(engine, target, cursor)
+    return page, number_in((yield from stats(engine)), target) if at.total is None else at.total
+
+
+def _drop(engine: LeasedEngine, target: str, test: Test, changes: Changes) -> Exchange[int]:
+    def markers(envelopes: Sequence[bytes]) -> list[bytes]:
+        return [engine.keys.dedup(marker_of(engine, each)) for each in envelopes]
+
+    freed = Markers(markers, engine.dedup_window_ms) if target == "ready" and deduplicates(engine) else None
+    return (yield from drop_chosen(Place(engine.keys.of(target), _SIDES[target]), test, changes, freed))
+
+
+def _drop_scored(engine: LeasedEngine, target: str, test: Test, changes: Changes) -> Exchange[None]:
+    """Delete chosen delayed or isolated messages, page by page; a page goes on behind the last message that stays."""
+    key, _ = stored_in(engine, target)
+    scored, cursor = partial(export_page, engine, target), Cursor()
+    total = number_in((yield from stats(engine)), target)
+    changes.scanned = 0
+    while not changes.over and changes.scanned < total:
+        page = yield from scored(cursor)
+        chosen = [one.envelope for one in page.messages if test(one.envelope)][: changes.left]
+        for lo in range(0, len(chosen), _AT_ONCE):
+            changes.changed += yield from remove(engine, key, "zset", chosen[lo : lo + _AT_ONCE])
+        cursor = _behind(page, frozenset(chosen), cursor)
+        changes.scanned += len(page.messages)
+        changes.tell(max(total, changes.scanned))
+        if not page.messages:
+            break
+
+
+def _behind(page: StoredPage, gone: frozenset[bytes], before: Cursor) -> Cursor:
+    kept = next((one for one in reversed(page.messages) if one.envelope not in gone), None)
+    return before if kept is None else (kept.envelope, _score_of(kept))
+
+
+def _score_of(kept: StoredMessage) -> str:
+    return "-inf" if kept.due_ms is None else str(kept.due_ms)
+
+
+_CHOSEN = 10  # per script, which blocks the server: finding one of 100,000 dead letters takes about a millisecond
+_SLICE = 250
+_HELD = ("ready", "isolated", "delayed", "lease(s)", "dead", "completed", "failed")
+_WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed": ("delayed",)}
+
+
+def redrive(
+    engine: LeasedEngine,
+    max_messages: int | None = None,
+    *,
+    where: Match | None = None,
+    progress: OnProgress | None = None,
+) -> Exchange[int]:
+    """Move the oldest dead letters back to ready with a fresh delivery budget; return how many.
+
+    where: only those that meet these conditions. progress: called after each step; the redrive ends there if it returns
+    False. Raises QueueFull when the server has no memory for them; they stay dead letters then.
+    """
+    if max_messages is not None:
+        whole("max_messages", max_messages, minimum=1)
+    changes = Changes(max_messages, progress)
+    try:
+        yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
+    finally:
+        _redriven(engine, changes.changed)
+    return changes.changed
+
+
+def _redrive_all(engine: LeasedEngine, changes: Changes) -> Exchange[None]:
+    keys = engine.keys
+    while not changes.over:
+        ask = 1000 if changes.left is None else min(1000, changes.left)
+        count = number((yield script("leased/redrive", keys, most=ask, bell=keys.bell)), b"redriven ")
+        if not count:
+            break
+        changes.add(count)
+
+
+def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
+    """Move the dead letters with these ids back to ready with a fresh delivery budget; return how many were moved.
+
+    Scans the dead letters, the newest first. Raises QueueFull when the server has no memory for them.
+    """
+    wanted = wanted_ids(message_ids)
+    keys, moved = engine.keys, 0
+    found = yield from find(keys.dead, wanted, grows_left=True)
+    chosen = list(reversed(found.values()))  # the oldest must be claimed first
+    for lo in range(0, len(chosen), _CHOSEN):
+        some = chosen[lo : lo + _CHOSEN]
+        reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
+        moved += number(reply, b"redriven ")
+    engine.state(Operation.REDRIVE, moved)
+    # others may redrive at the same time
+    engine.state(Act.REDRIVE, moved, ids=list(found) if moved == len(found) else ())
+    return moved
+
+
+def purge(
+    engine: LeasedEngine, target: str, *, where: Match | None = None, progress: OnProgress | None = None
+) -> Exchange[int]:
+    """Delete all messages in `ready`, `isolated`, `delayed`, `dead`, `completed` or `failed`; return how many.
+
+    where: only those that meet these conditions. progress: called after each step of a purge with conditions, which
+    ends there if it returns False. `isolated` are the ready messages that failed together before; `ready` includes
+    them. If the queue's settings have `dedup` or `dedup_key`, messages purged from ready, isolated or delayed can be
+    published again at once. A key that the publishing call named, or that belongs to a dead letter, is remembered until
+    its window ends; see `forget`.
+    """
+    if target not in UNHELD:
+        raise ConfigurationError(
+            f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases can only be settled"
+        )
+    if where is not None:
+        removed = yield from purge_where(engine, target, where, Changes(progress=progress))
+    else:
+        removed = yield from _purge(engine, target)
+    engine.state(Act.PURGE, reason=f"{removed} of {target}")
+    return removed
+
+
+def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
+    if target in _WAITING and deduplicates(engine):
+        return (yield from _purge_with_keys(engine, _WAITING[target]))
+    key, kind = stored_in(engine, target)
+    if target == "ready":
+        call = script("leased/purge", key=key, delayed=engine.keys.delayed, kind="ready")
+    else:
+        call = script("leased/purge", key=key, kind=kind)
+    return number((yield call), b"removed ")
+
+
+def pause(engine: LeasedEngine) -> Exchange[None]:
+    """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
+    yield _pause(engine, "1")
+    engine.state(Act.PAUSE)
+
+
+def resume(engine: LeasedEngine) -> Exchange[None]:
+    """Hand out messages again."""
+    yield _pause(engine, "0")
+    engine.state(Act.RESUME)
+
+
+def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
+    """Remove a ready or delayed message; return False when it is neither. A leased message is not removed.
+
+    Scans the queue, the newest message first. If several ready messages have this id, it removes the newest. A
+    deduplication key that comes from the queue's settings (`dedup`, `dedup_key`) can be used again. A key that the
+    publishing call named is not stored with the message: pass it as `dedup_key` here too, or a message that replaces
+    this one counts as a duplicate.
+    """
+    wanted = frozenset([checked_id(message_id)])
+    given = None if dedup_key is None else digest("key", key_bytes(dedup_key))
+    for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
+        found = yield from find(key, wanted)
+        if found and (yield from remove(engine, key, kind, [found[message_id]], given)):
+            engine.state(Act.CANCEL, ids=[message_id])
+            return True
+    return False
+
+
+def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:
+    """Let a deduplication key be published again before its window ends; return False when it was not remembered."""
+    known = engine.keys.dedup(digest("key", key_bytes(dedup_key)))
+    reply = yield script("leased/purge", key=known, kind="string")
+    return bool(number(reply, b"removed "))
+
+
+def remembered(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[float | None]:
+    """Return for how many seconds a deduplication key is still remembered; None if it is not, and can be published."""
+    left_ms = yield Command(("PTTL", engine.keys.dedup(digest("key", key_bytes(dedup_key)))))
+    return left_ms / 1000 if left_ms >= 0 else None
+
+
+def unregister(engine: LeasedEngine) -> Exchange[None]:
+    """Remove an empty queue from the list of queues, so that tools no longer inspect it.
+
+    Raises QueueNotEmpty, which names what the queue holds, dead letters and logs included. Another process that has
+    published to the queue before does not add it to the list again; a new queue object does with its first publish or
+    claim. On a cluster the list has a slot of its own, so that the check and the removal are two steps.
+    """
+    try:
+        held = yield script("leased/unregister", engine.keys, names=QUEUES, name=engine.keys.name)
+    except ScriptFailed as refused:
+        if "same slot" not in str(refused):  # redis-py removes the code CROSSSLOT from the text
+            raise
+        held = yield script("leased/unregister", engine.keys, name=engine.keys.name)
+        if not any(held):
+            yield Command(("SREM", QUEUES, engine.keys.name))
+    if any(held):
+        found = ", ".join(f"{count:,} {what}" for what, count in zip(_HELD, held, strict=True) if count)
+        raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge them first, or keep the queue")
+    if engine.tally is not None:
+        engine.tally.clear()  # a flush would create the history again
+    engine.registered = False
+
+
+def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
+    """Release a lease by its id alone, when its holder is known to have ended; no delivery is counted.
+
+    The holder is fenced off. if_owner: release it only when this owner holds it, else raise LeaseOwnedByOther. Raises
+    LeaseLost when there is no such lease, LeaseAlreadySettled when it was acked as a whole.
+    """
+    lease = yield from seize(engine, lease_id, None, if_owner)
+    return (yield from give_back(engine, lease, "release", by=actor()))
+
+
+def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
+    """Release the leases of claims whose reply never arrived."""
+    for lease_id in list(engine.unanswered):
+        lease = yield from reenter(engine, lease_id)
+        if lease is not None:
+            with contextlib.suppress(LeaseLost):
+                yield from release(engine, lease)
+        engine.unanswered.pop(lease_id, None)
+
+
+def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int]:
+    """Delete the messages of these parts, the next to be claimed first, and free their deduplication keys.
+
+    Deletes from each part at most as many messages as it holds at the start.
+    """
+    removed = 0
+    for part in parts:
+        key, kind = stored_in(engine, part)
+        slice_ = browsing(key, kind, 0, _SLICE)
+        left, found, _ = yield slice_
+        while found and left > 0:  # without `left`, fast publishers could keep the loop running
+            some = found[:left]
+            gone = yield from remove(engine, key, "oldest" if kind == "list" else "zset", some)
+            removed, left = removed + gone, left - len(some)
+            found = (yield slice_)[1]
+    return removed
+
+
+def find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
+    """Return the stored envelopes of the wanted messages by id.
+
+    Indexes count from the end at which messages are added. So a claim, which removes at the other end, shifts no index,
+    and a publish can at most make the scan read some messages twice.
+    """
+    found: dict[str, bytes] = {}
+    lo = 0
+    while len(found) < len(wanted):
+        first, last = (lo, lo + 999) if grows_left else (-lo - 1000, -lo - 1)
+        entries = yield script("leased/scan", key=key, first=first, last=last)
+        for envelope in entries:
+            message_id = codec.split(envelope).id
+            if message_id in wanted:
+                found[message_id] = bytes(envelope)
+        if len(entries) < 1000:
+            break
+        lo += 900  # slices overlap, because the list changes during the scan
+    return found
+
+
+def checked_id(message_id: str) -> str:
+    if not isinstance(message_id, str):
+        raise ConfigurationError(f"message_id must be the str that publish returned, not {message_id!r}")
+    return message_id
+
+
+def _redriven(engine: LeasedEngine, moved: int) -> None:
+    engine.state(Operation.REDRIVE, moved)
+    engine.state(Act.REDRIVE, moved)
+
+
+def _pause(engine: LeasedEngine, on: str) -> Call:
+    return script("leased/pause", engine.keys, paused=on, bell=engine.keys.bell)
+
+
+def expire_lease(
+    engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None, reason: str | None = None
+) -> Exchange[SettleReport]:
+    """Reclaim a lease by its id alone, as if its deadline had passed; a delivery is counted.
+
+    Use it when the holder is known to have crashed, `release_lease` when it was stopped on purpose. The holder is
+    fenced off. The report says how many messages went back, and how many of them are dead letters now. if_owner: only
+    when this owner holds it, else raise LeaseOwnedByOther. reason: for the history of the messages. Raises LeaseLost
+    when there is no such lease, LeaseAlreadySettled when it was acked as a whole.
+    """
+    name = check_name("lease_id", lease_id)
+    required = {} if if_owner is None else {"only_of": owner_of("if_owner", if_owner)}
+    done = yield from reclaim_lease(engine, name, "2", one_line(reason or ""), **required)
+    return (yield from expired(done, lease_id, if_owner, engine.keys.done(name)))
+
+
+def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
+    """End the delay of a message, so that it is ready now; return False when no delayed message has this id."""
+    keys, wanted = engine.keys, frozenset([checked_id(message_id)])
+    found = yield from find(keys.delayed, wanted)
+    if not found:
+        return False
+    reply = yield script("leased/run_now", keys, bell=keys.bell, message=found[message_id])
+    moved = number(reply, b"ready ")
+    engine.state(Act.RUN_NOW, moved, ids=[message_id])
+    return bool(moved)
+
+
+def edit(
+    engine: LeasedEngine,
+    message_id: str,
+    payload: Payload | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    by: str = "",
+) -> Exchange[bool]:
+    """Redrive a dead letter with another payload or other headers, under the same id; return False if there is none.
+
+    None keeps the payload, or the headers; {} removes all headers. One atomic step replaces the dead letter by the
+    message. Its history stays, with a line of the kind `edited` that names what was changed, and `by` as its owner.
+    Raises PayloadError for what cannot be stored, QueueFull when the server has no memory for it.
+    """
+    if payload is None and headers is None:
+        raise ConfigurationError("payload or headers must be given: redrive_some redrives a dead letter as it is")
+    keys, wanted, who = engine.keys, frozenset([checked_id(message_id)]), owner_of("by", by)
+    config = engine.config
+    new = None if payload is None else encode_payload(payload, config)
+    named = None if headers is None else encode_headers(headers)
+    found = yield from find(keys.dead, wanted, grows_left=True)
+    if not found:
+        return False
+    own = codec.split(found[message_id])
+    kind, data = new or (own.kind, own.payload)
+    body = codec.body(own.id, kind, data, own.headers if named is None else named)
+    what = " and ".join(part for part, given in (("payload", payload), ("headers", headers)) if given is not None)
+    reply = yield script(
+        "leased/redrive_edited", keys, bell=keys.bell, letter=found[message_id], new_body=body, owner=who,
+        reason=one_line(what),
+    )  # fmt: skip
+    moved = number(reply, b"redriven ")
+    engine.state(Operation.REDRIVE, moved, message_id=message_id)
+    engine.state(Act.EDIT, moved, ids=[message_id], by=who, reason=what)
+    return bool(moved)

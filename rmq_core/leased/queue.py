@@ -1,0 +1,166 @@
+"""`LeasedQueue`, its list of operations, its `admin`, and functions that inspect many queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rmq_core.admin.history import Recorded, read_journal
+from rmq_core.admin.verbs import Admin
+from rmq_core.connection.clients import is_cluster, sync_client
+from rmq_core.events import OnEvent
+from rmq_core.exchange import Exchange
+from rmq_core.kernel.base import Awaited, Blocking, Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.keys import LeasedKeys
+from rmq_core.kernel.transfer import Importable
+from rmq_core.leased import claiming, explaining, inspecting, managing, publishing, settling, surveying, transfer
+from rmq_core.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
+from rmq_core.leased.state import LeasedEngine
+from rmq_core.observe.fact import begin_with
+from rmq_core.observe.journal import journaled
+from rmq_core.queue import LargeLeaseFacade
+from rmq_core.reports import Backlog
+
+
+class LeasedTools(QueuePart[LeasedEngine], Importable):
+    """What exports, imports and integrations call."""
+
+    register_consumer = Method(claiming.register_consumer)
+    renew_consumer = Method(claiming.renew_consumer)
+    read_columns = Method(inspecting.read_columns)
+    export_page = Method(transfer.export_page)
+    stored_states = transfer.STATES
+    _import_entry = staticmethod(transfer.import_entry)
+    import_chunk = Method(transfer.import_chunk)
+
+
+class LeasedMethods(QueueBase[LeasedEngine]):
+    """The methods of LeasedQueue and AsyncLeasedQueue."""
+
+    discipline = DISCIPLINE
+    capabilities = CAPABILITIES
+    _tools = Part(LeasedTools)
+    _extend_all = staticmethod(settling.extend_all)
+    _leave = staticmethod(managing.release_unanswered)
+
+    def __init__(
+        self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None
+    ) -> None:
+        self.config = config or LeasedConfig()
+        super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
+        if self._engine.journal is not None:
+            begin_with(self, journaled)
+
+    publish = Method(publishing.publish)
+    publish_many = Method(publishing.publish_many)
+    stage = Method(publishing.stage)
+    publish_staged = Method(publishing.publish_staged)
+    drop_staged = Method(publishing.drop_staged)
+    claim = Method(claiming.claim)
+    claim_next = Method(claiming.claim_next)
+    adopt = Method(claiming.adopt)
+    join = Method(claiming.join)
+    extend = Method(settling.extend)
+    ack = Method(settling.ack)
+    nack = Method(settling.nack)
+    release = Method(settling.release)
+    read = Method(inspecting.read)
+    backlog = Method(inspecting.backlog)
+    stats = Method(inspecting.stats)
+    lease_info = Method(inspecting.lease_info)
+    settled = Method(inspecting.settled)
+
+
+class LeasedAdminMethods(Recorded, Admin[LeasedEngine]):
+    """The methods of LeasedAdmin and AsyncLeasedAdmin."""
+
+    release_lease = Method(managing.release_lease)
+    leases = Method(inspecting.leases)
+    peek = Method(inspecting.peek)
+    dead_letters = Method(inspecting.dead_letters)
+    browse = Method(inspecting.browse)
+    browse_lease = Method(inspecting.browse_lease)
+    redrive = Method(managing.redrive)
+    redrive_some = Method(managing.redrive_some)
+    edit = Method(managing.edit)
+    discard = Method(managing.discard)
+    dead_reasons = Method(managing.dead_reasons)
+    search = Method(managing.search)
+    purge = Method(managing.purge)
+    run_now = Method(managing.run_now)
+    expire_lease = Method(managing.expire_lease)
+    pause = Method(managing.pause)
+    resume = Method(managing.resume)
+    cancel = Method(managing.cancel)
+    forget = Method(managing.forget)
+    remembered = Method(managing.remembered)
+    unregister = Method(managing.unregister)
+    why = Method(explaining.why)
+    journal = Method(read_journal)
+    server_time = Method(inspecting.server_time)
+
+
+class LeasedAdmin(LeasedAdminMethods, Blocking):
+    """What operators do with a LeasedQueue: `queue.admin`."""
+
+
+class AsyncLeasedAdmin(LeasedAdminMethods, Awaited):
+    """What operators do with an asyncio LeasedQueue: `queue.admin`."""
+
+
+class LeasedQueue(LeasedMethods, LargeLeaseFacade[LeasedEngine]):
+    """A queue whose messages are handed out under leases. Threads may share it; it survives a fork.
+
+    `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
+    gets a QueueEvent after each step.
+    """
+
+    admin = Part(LeasedAdmin)
+
+
+def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> list[str]:
+    """Return the names of the leased queues that have ready, delayed or leased messages, in the given order.
+
+    `redis` is a client, RedisSettings or a URL. Only the retry budget of `config` is used. Raises QueueUnavailable.
+    """
+    client, owned = sync_client(redis)
+    try:
+        parts = surveying.parts(list(names), apart=is_cluster(client))
+        return [name for part in parts for name in _run(client, part, config, surveying.holding(part))]
+    finally:
+        if owned:
+            client.close()
+
+
+def backlogs(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> dict[str, Backlog]:
+    """Return the backlog of each of these leased queues, as `LeasedQueue.backlog` reports it for one.
+
+    Expired leases are reclaimed first. `redis` is a client, RedisSettings or a URL; `config` should be the one that all
+    users of the queues share. Raises QueueUnavailable.
+    """
+    client, owned = sync_client(redis)
+    found: dict[str, Backlog] = {}
+    try:
+        for part in surveying.parts(list(names), apart=is_cluster(client)):
+            glances = _run(client, part, config, surveying.glances(part, config or LeasedConfig()))
+            for name, seen in zip(part, glances, strict=True):
+                found[name] = _reclaimed(client, name, config) if seen.late else seen.backlog
+        return found
+    finally:
+        if owned:
+            client.close()
+
+
+def _reclaimed(client: Any, name: str, config: LeasedConfig | None) -> Backlog:
+    with LeasedQueue(client, name, config) as queue:
+        return queue.backlog()
+
+
+def _run(client: Any, names: Sequence[str], config: LeasedConfig | None, exchange: Exchange[Any]) -> Any:
+    from rmq_core.exchange.public import sync_driver  # loads redis-py; importing this must not
+
+    driver = sync_driver(client, LeasedKeys(names[0]).prefix, (config or LeasedConfig()).retry_budget_s)
+    try:
+        return driver.run(exchange)
+    finally:
+        driver.close()

@@ -1,0 +1,89 @@
+"""The state that the operations of one queue share: its keys, its settings, its unanswered claims. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from rmq_core.errors import LeaseLost
+from rmq_core.events import OnEvent, Operation
+from rmq_core.kernel.keys import LeasedKeys
+from rmq_core.kernel.settling import lost
+from rmq_core.leased.config import LeasedConfig, ScriptSettings
+from rmq_core.messages import Lease
+from rmq_core.observe.fact import Observer, Sink, emitting
+from rmq_core.observe.journal import JournalLength
+from rmq_core.observe.tally import Tally
+from rmq_core.policy import milliseconds, seconds
+
+
+@dataclass(eq=False)
+class LeasedEngine(Observer):
+    """State of a queue object. `unanswered` maps ids of claims that ended without a reply to their nonces."""
+
+    keys: LeasedKeys
+    config: LeasedConfig
+    on_event: InitVar[OnEvent | None] = None
+    registered: int = False
+    unanswered: dict[str, str] = field(default_factory=dict)
+    tally: Tally | None = field(init=False)
+    sinks: tuple[Sink, ...] = field(init=False)
+    journal: JournalLength | None = field(init=False)
+    settings: ScriptSettings = field(init=False)
+    own_lease_ms: int | str = field(init=False)
+    dedup_window_ms: int = field(init=False)
+
+    def __post_init__(self, on_event: OnEvent | None) -> None:
+        self.journal = JournalLength.of(self.config.journal)
+        self.tally = Tally(entries=self.journal is None) if self.config.history else None
+        self.sinks = () if on_event is None else (emitting(self.keys.name, on_event),)
+        self.settings = self.config.for_scripts
+        self.own_lease_ms = self.config.lease_ms
+        self.dedup_window_ms = milliseconds("dedup_window", self.config.dedup_window)
+
+    @property
+    def name(self) -> str:
+        return self.keys.name
+
+    @property
+    def prefix(self) -> bytes:
+        return self.keys.prefix
+
+    @property
+    def retry_budget_s(self) -> float:
+        return self.config.retry_budget_s
+
+    @property
+    def beat_s(self) -> float | None:
+        return None if self.config.lease is None else seconds("lease", self.config.lease)
+
+    @property
+    def gauged(self) -> dict[str, str | bytes]:
+        keys = self.keys
+        return {"kind": "list", "ready": keys.ready, "delayed": keys.delayed, "journal": keys.journal}
+
+    def keep(self, result: Any) -> None:
+        """Treat a granted lease like a claim without a reply: the caller does not get it."""
+        lease = getattr(result, "lease", result)
+        if isinstance(lease, Lease) and lease.token and not lease.state.joined:
+            self.unanswered[lease.id] = lease.token.partition(".")[2]
+
+    def lost(self, lease: Lease) -> LeaseLost:
+        """Mark a lease as lost, emit that event, and return the error to raise."""
+        self.state(Operation.LOST, lease.count, lease)
+        return lost(lease)
+
+    def lease_ms(self, lease: timedelta | float | None, parameter: str = "lease") -> int | str:
+        """Return a lease time in the form that the scripts expect; None means the queue's own lease time."""
+        return self.own_lease_ms if lease is None else milliseconds(parameter, lease, minimum=0.001)
+
+    def seen_by(self, sink: Sink) -> LeasedEngine:
+        """Return this engine with one more sink, for a single call; all other state is shared."""
+        one = object.__new__(_SeenEngine)
+        one.__dict__, one.sinks = self.__dict__, (*self.sinks, sink)
+        return one
+
+
+class _SeenEngine(LeasedEngine):
+    __slots__ = ("sinks",)

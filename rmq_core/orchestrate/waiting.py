@@ -1,0 +1,302 @@
+"""`WaitHub`: waits for work on any number of queues of one server, over a few connections.
+
+It only polls; it claims nothing. Each queue with waiters has one task. It polls on a notification, when a message is
+due, and at least every 5 s, then resolves all its waiters. A subscription is one-shot: each poll re-arms it, so a
+thousand publishes between polls send one notification. While notifications keep coming but bring too little work for
+the waiters, the interval between polls grows to one second; a new wait, or a notification after a quiet time, polls at
+once. All polls share one connection; polls due together share one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+
+from rmq_core.admin.history import flush, one_attempt
+from rmq_core.connection.clients import async_client, is_cluster
+from rmq_core.errors import WrongKeyType
+from rmq_core.exchange import Exchange, together
+from rmq_core.kernel.keys import LeasedKeys
+from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.inspecting import Glance, glance, poll_backlog
+from rmq_core.leased.state import LeasedEngine
+from rmq_core.orchestrate.limits import Threshold
+from rmq_core.policy import seconds, whole
+from rmq_core.reports import Backlog
+
+if TYPE_CHECKING:
+    from rmq_core.exchange.aio import AsyncDriver
+
+
+Polled: TypeAlias = tuple[Backlog, float | None]
+"""The backlog of a queue, and the seconds until its next due time."""
+BELL_MS, _AT_ONCE = 15_000, 100
+
+
+class _Asked(NamedTuple):
+    engine: LeasedEngine
+    driver: AsyncDriver
+    answer: asyncio.Future[Polled]
+
+
+class BacklogPoller:
+    """Polls queues; all requests pending at a time share one write. Each poll arms the queue's notification for 15 s.
+
+    The queues that share a poller are on one server, so that the driver of any of them can poll all.
+    """
+
+    def __init__(self) -> None:
+        self._asked: list[_Asked] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def poll(self, engine: LeasedEngine, driver: AsyncDriver) -> Polled:
+        """Return the current backlog of a queue; reclaim expired leases first. Raises RedisMessageQueueError."""
+        loop = asyncio.get_running_loop()
+        asked = _Asked(engine, driver, loop.create_future())
+        self._asked.append(asked)
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._run(), name="rmq-polls")
+        return await asked.answer
+
+    async def aclose(self) -> None:
+        """Stop polling."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while self._asked:
+            batch, self._asked = self._asked[:_AT_ONCE], self._asked[_AT_ONCE:]
+            waited_for = [asked for asked in batch if not asked.answer.done()]
+            if waited_for:
+                await _answer(waited_for)
+
+
+async def _answer(batch: list[_Asked]) -> None:
+    driver = batch[0].driver
+    try:
+        found = await driver.run(together([_attempt(asked.engine) for asked in batch]))
+    except Exception as error:  # every error must reach the waiters
+        found = [error] * len(batch)
+    finally:
+        await driver.close()
+    for asked, seen in zip(batch, found, strict=True):
+        await _tell(asked, seen)
+
+
+def _attempt(engine: LeasedEngine) -> Exchange[Glance | Exception]:
+    """Run a glance and return its failure as a result, so that it does not end the other glances of the write."""
+    try:
+        return (yield from glance(engine, BELL_MS))
+    except Exception as error:  # every error must reach the waiters
+        return error
+
+
+async def _tell(asked: _Asked, seen: Glance | Exception) -> None:
+    again = seen.late if isinstance(seen, Glance) else isinstance(seen, WrongKeyType)
+    found = await _reclaim(asked) if again else seen
+    if asked.answer.done():
+        return
+    if isinstance(found, Exception):
+        asked.answer.set_exception(found)
+    else:
+        asked.answer.set_result(found[:2])
+
+
+async def _reclaim(asked: _Asked) -> Polled | Exception:
+    """Poll again with the queue's own driver, and reclaim expired leases.
+
+    If the queue is stored in another format, this driver raises FormatMismatch; the shared one raised WrongKeyType.
+    """
+    try:
+        found = await asked.driver.run(poll_backlog(asked.engine, BELL_MS))
+    except Exception as error:  # every error must reach the waiters
+        return error
+    else:
+        await asked.driver.run(flush(asked.engine), one_attempt())
+        return found
+    finally:
+        await asked.driver.close()
+
+
+_LONGEST_S = 5.0
+_TOGETHER_S = 0.02
+"""One poll serves all waits that begin within this time."""
+_PACE_S, _SELDOM_S = 0.2, 1.0
+"""Minimum interval between notification-driven polls: initial, and after back-off."""
+
+
+@dataclass(eq=False, slots=True)
+class Waiter:
+    """One caller's wait: its threshold and its future."""
+
+    enough: Threshold
+    answer: asyncio.Future[Backlog]
+    on_pause: Callable[[Backlog], None] | None = None
+    context: Context = field(default_factory=copy_context)
+    told: bool = False
+
+    def tell(self, backlog: Backlog) -> None:
+        """Call `on_pause` once in a pause, in the context of the wait: the logs of programs depend on it."""
+        if backlog.paused and not self.told and self.on_pause is not None:
+            self.context.run(self.on_pause, backlog)
+        self.told = backlog.paused
+
+
+@dataclass(eq=False, slots=True)
+class WatchedQueue:
+    """A queue with waiters."""
+
+    engine: LeasedEngine
+    driver: AsyncDriver
+    poller: BacklogPoller
+    wishes: set[Waiter] = field(default_factory=set)
+    notified: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    pace_s: float = field(default_factory=lambda: _PACE_S)
+    task: asyncio.Task[None] | None = None
+
+    async def pause(self, pause_s: float) -> None:
+        """Sleep until the next poll is due."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        if not await _happens(self.notified, pause_s):
+            return
+        if not self.asked.is_set():
+            rested = loop.time() - began
+            self.pace_s = max(_PACE_S, self.pace_s / 2) if rested > self.pace_s else min(2 * self.pace_s, _SELDOM_S)
+            await _happens(self.asked, self.pace_s - rested)
+        if self.asked.is_set():
+            await asyncio.sleep(_TOGETHER_S)
+
+
+class WaitHub:
+    """Waits for work on the queues of one server. `redis` is an asyncio client, a RedisSettings or a URL."""
+
+    def __init__(self, redis: Any, config: LeasedConfig | None = None) -> None:
+        from rmq_core.exchange.aio import AsyncDriver  # lazy: importing WaitHub must not load redis-py
+        from rmq_core.exchange.pubsub import PubSubListener
+
+        self._driver = AsyncDriver
+        self._client, self._owned = async_client(redis)
+        self._config = config or LeasedConfig()
+        self._watches: dict[str, WatchedQueue] = {}
+        self._poller = BacklogPoller()
+        self._listener = PubSubListener(self._client, self._notify)
+
+    async def wait(
+        self,
+        queue: str,
+        *,
+        min_messages: int = 1,
+        max_age: timedelta | float | None = None,
+        timeout: timedelta | float | None = None,
+        on_pause: Callable[[Backlog], None] | None = None,
+    ) -> Backlog:
+        """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`; not while it is paused.
+
+        Raises TimeoutError after `timeout`. max_age, timeout: seconds or timedelta; without max_age only the number
+        counts; without timeout it waits forever. on_pause: called once for each pause, with what the queue holds.
+        """
+        patience_s = None if timeout is None else seconds("timeout", timeout)
+        enough = Threshold(
+            whole("min_messages", min_messages, minimum=1), None if max_age is None else seconds("max_age", max_age)
+        )
+        wish = Waiter(enough, asyncio.get_running_loop().create_future(), on_pause)
+        watch = self._watch(queue)
+        watch.wishes.add(wish)
+        watch.asked.set()
+        watch.notified.set()
+        try:
+            async with asyncio.timeout(patience_s):
+                return await wish.answer
+        finally:
+            watch.wishes.discard(wish)
+
+    async def aclose(self) -> None:
+        """Unsubscribe and cancel the pending waits."""
+        tasks = [watch.task for watch in self._watches.values() if watch.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for poller in {self._poller, *(watch.poller for watch in self._watches.values())}:
+            await poller.aclose()
+        for watch in self._watches.values():
+            for wish in watch.wishes:
+                wish.answer.cancel()
+        self._watches.clear()
+        await self._listener.aclose()
+        if self._owned:
+            await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _watch(self, queue: str) -> WatchedQueue:
+        watch = self._watches.get(queue)
+        if watch is None:
+            engine = LeasedEngine(LeasedKeys(queue), self._config)
+            driver = self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s)
+            # A cluster spreads queues over nodes, and a poller reaches one.
+            poller = BacklogPoller() if is_cluster(self._client) else self._poller
+            watch = self._watches[queue] = WatchedQueue(engine, driver, poller)
+        if watch.task is None or watch.task.done():
+            watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
+        return watch
+
+    async def _follow(self, queue: str, watch: WatchedQueue) -> None:
+        """Poll and resolve waiters while there are any. A failure is raised in all of them."""
+        try:
+            await self._listener.listen(watch.engine.keys.bell)
+            while watch.wishes:
+                await watch.pause(await self._poll(watch))
+        except Exception as error:  # every waiter must receive the error
+            for wish in watch.wishes:
+                if not wish.answer.done():
+                    wish.answer.set_exception(error)
+            watch.wishes.clear()
+        finally:
+            if self._watches.get(queue) is watch and not watch.wishes:
+                del self._watches[queue]
+                await self._listener.forget(watch.engine.keys.bell)
+
+    async def _poll(self, watch: WatchedQueue) -> float:
+        """Poll the queue and resolve the waits whose threshold it meets. Return the seconds until the next poll."""
+        watch.notified.clear()
+        watch.asked.clear()
+        backlog, due_s = await watch.poller.poll(watch.engine, watch.driver)
+        pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
+        for wish in list(watch.wishes):
+            wish.tell(backlog)
+            if wish.enough.met_by(backlog):
+                watch.wishes.discard(wish)
+                if not wish.answer.done():
+                    wish.answer.set_result(backlog)
+            else:
+                pause_s = min(pause_s, wish.enough.met_in(backlog, _LONGEST_S))
+        return max(0.001, pause_s)
+
+    def _notify(self, channel: bytes) -> None:
+        for watch in self._watches.values():
+            if watch.engine.keys.bell == channel:
+                watch.notified.set()
+
+
+async def _happens(event: asyncio.Event, within_s: float) -> bool:
+    """Return whether the event is set within `within_s` seconds."""
+    if not event.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await event.wait()
+    return event.is_set()

@@ -1,0 +1,177 @@
+"""The asyncio `RedisMessageQueue`, its gateways, and all names that go with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from rmq_core.errors import (
+    CleanupFailedError,
+    ConfigurationError,
+    GatewayContractError,
+    QueueBackpressureError,
+    QueueDrainedError,
+    RedisMessageQueueError,
+)
+from rmq_core.events import EventOutcome, QueueEvent
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler, GracefulInterruptHandler
+from rmq_core.kernel.base import shown_as
+from rmq_core.redis_message_queue import gateway, queue
+from rmq_core.redis_message_queue.config import EventOperation, LuaScriptError, RetryBudgetExhaustedError
+from rmq_core.redis_message_queue.gateway import ASYNCIO, Gateway, RedisGatewayBase, Stateful
+from rmq_core.redis_message_queue.heartbeat import Beat, LeaseHeartbeat
+from rmq_core.redis_message_queue.queue import LEFT_ALONE, MessageQueueBase
+from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+Awaited: TypeAlias = Coroutine[Any, Any, R]
+
+
+def method(
+    operation: Callable[Concatenate[S, P], Awaited[R]],
+) -> Callable[Concatenate[Stateful[S], P], Awaited[R]]:
+    """Return the method that awaits an operation."""
+
+    async def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await operation(self._state, *args, **kwargs)
+
+    return shown_as(operation, call)
+
+
+class AbstractRedisGateway(
+    Gateway[Awaited[bool], Awaited[None], Awaited[ClaimedMessage | MessageData | None]],
+):
+    """The storage interface of a queue. Subclass it to store messages differently; the queue checks all return values.
+
+    Its methods are coroutine functions. The heartbeat calls `renew_message_lease` from a task of its own, while other
+    methods may be running.
+    """
+
+
+class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
+    __doc__ = RedisGatewayBase.__doc__
+    _io_mode = ASYNCIO
+
+    publish_message = method(gateway.publish_message)
+    add_message = method(gateway.add_message)
+    wait_for_message_and_move = method(gateway.wait_for_message_and_move)
+    move_message = method(gateway.move_message)
+    remove_message = method(gateway.remove_message)
+    renew_message_lease = method(gateway.renew_message_lease)
+    trim_queue = method(gateway.trim_queue)
+    queue_length = method(gateway.queue_length)
+    peek_messages = method(gateway.peek_messages)
+    redrive_messages = method(gateway.redrive_messages)
+    purge_queue = method(gateway.purge_queue)
+    recover_claims = method(gateway.recover_claims)
+
+
+class TaskHeartbeat(LeaseHeartbeat):
+    """A heartbeat that runs in a task."""
+
+    def _start(self, beat: Beat) -> None:
+        async def pause() -> bool:
+            await asyncio.sleep(beat.interval)
+            return beat.over.is_set()
+
+        self._task = asyncio.get_running_loop().create_task(beat.run(pause), name="rmq-lease-heartbeat")
+
+    async def stop(self) -> None:
+        """End the heartbeat and cancel a renewal in progress; wait only briefly for a renewal that ignores this."""
+        self.end()
+        if self._beat is not None:
+            self._task.cancel()
+            done, _ = await asyncio.wait({self._task}, timeout=self._beat.stop_s)
+            if not done:
+                await self._beat.late()
+
+
+class RedisMessageQueue(MessageQueueBase):
+    __doc__ = MessageQueueBase.__doc__
+    _io_mode, _gateway_class, _built_in = ASYNCIO, AbstractRedisGateway, RedisGateway
+
+    publish = method(queue.publish)
+    drain = method(queue.drain)
+    stats = method(queue.stats)
+    peek = method(queue.peek)
+    redrive_dead_letters = method(queue.redrive_dead_letters)
+    purge = method(queue.purge)
+
+    @asynccontextmanager
+    async def process_message(self) -> AsyncIterator[MessageData | None]:
+        """Wait some seconds for a message and yield it, or None: a str if the client decodes responses, else bytes.
+
+        The message is finished when the block ends. It is also finished when the block raises; it then goes to the
+        failed log if there is one. KeyboardInterrupt, SystemExit and cancellation of the task leave the message to be
+        redelivered. Raises CleanupFailedError when the block succeeded but the message could not be acknowledged.
+        """
+        body = self._state
+        received = await queue.claim(body)
+        if received is None:
+            yield None
+            return
+        heartbeat = TaskHeartbeat(body, received)
+        began = perf_counter()
+        try:
+            yield received.message
+        except BaseException as error:
+            if not _left_alone(error):
+                heartbeat.settle()
+                await queue.fail(body, received, error, began)
+            raise
+        else:
+            heartbeat.settle()
+            await queue.succeed(body, received, began)
+        finally:
+            await heartbeat.stop()
+
+    async def process_message_callback(self, handler: Callable[[MessageData], Awaitable[object] | object]) -> bool:
+        """Process the next message with a function, whose result is awaited if needed. Return False if none comes."""
+        async with self.process_message() as message:
+            if message is None:
+                return False
+            if isinstance(result := handler(message), Awaitable):
+                await result
+        return True
+
+    async def aclose(self, timeout: float | None = None) -> bool:
+        """The same as `drain`."""
+        return await self.drain(timeout)
+
+
+def _left_alone(error: BaseException) -> bool:
+    """Return whether an error leaves the message to be redelivered.
+
+    A CancelledError does so only if this task was cancelled, not if the handler raised that of another task.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, LEFT_ALONE)
+
+
+__all__ = [
+    "AbstractRedisGateway",
+    "BaseGracefulInterruptHandler",
+    "ClaimedMessage",
+    "CleanupFailedError",
+    "ConfigurationError",
+    "EventOperation",
+    "EventOutcome",
+    "GatewayContractError",
+    "GracefulInterruptHandler",
+    "LuaScriptError",
+    "MessageData",
+    "QueueBackpressureError",
+    "QueueDrainedError",
+    "QueueEvent",
+    "RedisGateway",
+    "RedisMessageQueue",
+    "RedisMessageQueueError",
+    "RetryBudgetExhaustedError",
+]

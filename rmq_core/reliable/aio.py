@@ -1,0 +1,18 @@
+"""`AsyncReliableQueue`, run by the asyncio driver."""
+
+from __future__ import annotations
+
+from rmq_core.aio import AsyncFacade
+from rmq_core.kernel.base import Part
+from rmq_core.reliable.queue import AsyncReliableAdmin, ReliableMethods
+from rmq_core.reliable.state import ReliableEngine
+
+
+class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
+    """A queue whose messages stay in a list of their worker until they are acked; ReliableQueue for asyncio.
+
+    `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages
+    of workers that died are requeued only while a reaper runs in some process.
+    """
+
+    admin = Part(AsyncReliableAdmin)

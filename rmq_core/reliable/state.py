@@ -1,0 +1,108 @@
+"""The settings and keys of a reliable queue, and the state that its operations share. No IO.
+
+The keys of a reliable queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
+
+rmq:reliable:{q}:queue           list  envelopes; publish pushes left, workers take from the right
+rmq:reliable:{q}:processing:<w>  list  messages that worker `w` holds, newest left
+rmq:reliable:{q}:claims:<w>      hash  message id -> token, ms when claimed, ms when the claim ends (0: none set)
+rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; the reaper checks the lists of these
+rmq:reliable:{q}:strays          hash  message id -> ms when the reaper first saw it held without a claim
+rmq:reliable:{q}:dead            list  dead letters, newest left, capped
+rmq:reliable:{q}:slot:<c>/<n>    string  last call and reply of a client's call slot; expires
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rmq_core.envelope.codec import nonce
+from rmq_core.envelope.payloads import PayloadLimits
+from rmq_core.kernel.keys import check_name, fill
+from rmq_core.policy import check_all, milliseconds, seconds, whole
+from rmq_core.protocol import Capabilities
+
+DISCIPLINE = "reliable"
+CAPABILITIES = Capabilities(fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliableConfig(PayloadLimits):
+    """Settings of a ReliableQueue. Durations are seconds or timedelta; sizes are bytes.
+
+    timeout: how long a worker may hold a message, unless it extends, before a reaper considers the worker dead.
+    max_deliveries: after this many failed deliveries a message becomes a dead letter; None for no limit.
+    worker: the name of this worker, and of its processing list; None generates one from host and process.
+    max_dead: how many dead letters are kept. retry_budget: how long a call is retried while Redis does not answer.
+    """
+
+    timeout: timedelta | float = 600
+    max_deliveries: int | None = 10
+    worker: str | None = None
+    max_dead: int = 100_000
+    retry_budget: timedelta | float = 30
+
+    def __post_init__(self) -> None:
+        PayloadLimits.__post_init__(self)
+        check_all(seconds, self, "timeout", "retry_budget", minimum=0.001)
+        check_all(whole, self, "max_dead", minimum=1)
+        check_all(whole, self, "max_deliveries", minimum=1, optional=True)
+        if self.worker is not None:
+            check_name("worker", self.worker)
+
+    @property
+    def timeout_ms(self) -> int:
+        return milliseconds("timeout", self.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class ReliableKeys:
+    """The keys of one queue."""
+
+    name: str
+    prefix: bytes = field(init=False)
+    queue: bytes = field(init=False)
+    workers: bytes = field(init=False)
+    strays: bytes = field(init=False)
+    dead: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        fill(self, "rmq:reliable:{{{}}}:")
+
+    def processing(self, worker: str) -> bytes:
+        return b"%bprocessing:%b" % (self.prefix, worker.encode())
+
+    def claims(self, worker: str) -> bytes:
+        return b"%bclaims:%b" % (self.prefix, worker.encode())
+
+
+@dataclass(slots=True, eq=False)
+class ReliableEngine:
+    """State of a queue object. `unanswered` maps tokens of claims that ended without a reply to their workers."""
+
+    keys: ReliableKeys
+    config: ReliableConfig
+    registered: int = False
+    worker: str = field(init=False)
+    unanswered: dict[str, str] = field(default_factory=dict)
+    tally: None = field(default=None, init=False)  # it keeps no history
+
+    def __post_init__(self) -> None:
+        self.worker = self.config.worker or f"{os.uname().nodename}-{os.getpid()}-{nonce()[:8]}"
+
+    @property
+    def name(self) -> str:
+        return self.keys.name
+
+    @property
+    def prefix(self) -> bytes:
+        return self.keys.prefix
+
+    @property
+    def retry_budget_s(self) -> float:
+        return seconds("retry_budget", self.config.retry_budget)
+
+    @property
+    def beat_s(self) -> float | None:
+        return seconds("timeout", self.config.timeout)

@@ -1,0 +1,18 @@
+"""`AsyncRotationQueue`: ids that rotate in a list, run by the asyncio driver."""
+
+from __future__ import annotations
+
+from rmq_core.aio import AsyncFacade
+from rmq_core.kernel.base import Part
+from rmq_core.rotation.queue import AsyncRotationAdmin, RotationMethods
+from rmq_core.rotation.state import RotationEngine
+
+
+class AsyncRotationQueue(RotationMethods, AsyncFacade[RotationEngine]):
+    """A queue of ids in one list: a popped id stays in the list with a time stamp until it is marked as done.
+
+    `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. This
+    is the asyncio version of RotationQueue.
+    """
+
+    admin = Part(AsyncRotationAdmin)

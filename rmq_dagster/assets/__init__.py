@@ -1,0 +1,1 @@
+"""A queue, its dead letters and checks in Dagster's lineage."""

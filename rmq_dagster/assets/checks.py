@@ -1,0 +1,126 @@
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
+"""`redis_queue_checks`: asset checks on a queue. One read of its counts serves all of them; nothing is claimed."""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import ConfigurationError, LeasedConfig
+from rmq_core.orchestrate import LimitBounds, StatsLimits
+from rmq_core.reports import QueueStats
+from rmq_dagster.names import dagster_name
+from rmq_dagster.resources import resource_in
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit(LimitBounds):
+    """Bounds of a value: above `warn` a check fails as a warning, above `error` as an error."""
+
+    def judge(self, value: float) -> dg.AssetCheckSeverity | None:
+        """Return the severity of a value above a bound, or None when the value is good."""
+        return _severity(self, value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueueLimits(StatsLimits):
+    """The limits that the checks compare; a limit of None is not checked. Ages are seconds.
+
+    depth: messages that are ready, delayed or leased. oldest_age: seconds since the oldest ready one was published.
+    dead_letters: messages that failed too often. isolated: ready messages that failed together before and are tried
+    apart from the others. freshness: time since the asset was materialized or observed.
+    """
+
+    freshness: LimitBounds | None = None
+
+
+def redis_queue_checks(
+    queue: str,
+    *,
+    asset: Any,
+    limits: StatsLimits | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+    blocking: bool = False,
+) -> dg.AssetChecksDefinition:
+    """Return checks named `<queue>_depth`, ... on the publishing asset, the consuming asset, or the queue's own.
+
+    Without `limits` any dead letter is an error, and nothing else is checked.
+    """
+    checks = QueueChecks(queue, asset, limits or QueueLimits(), blocking=blocking)
+
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        resource = resource_in(context, resource_key)
+        yield from checks.results(context.instance, resource.stats(queue, config))
+
+    decorated = dg.multi_asset_check(
+        name=f"{dagster_name(queue)}_checks",
+        specs=list(checks.specs.values()),
+        required_resource_keys={resource_key},
+    )
+    return decorated(check)
+
+
+class QueueChecks:
+    """The checks of a queue on an asset: their specifications and their results."""
+
+    def __init__(self, queue: str, asset: Any, limits: StatsLimits, *, blocking: bool = False) -> None:
+        self.limits, self.given = limits, limits.given()
+        if not self.given:
+            raise ConfigurationError("limits must set at least one limit: there is nothing to check")
+        self.specs = {
+            name: dg.AssetCheckSpec(
+                f"{dagster_name(queue)}_{name}", asset=asset, blocking=blocking, description=_described(name, limit)
+            )
+            for name, limit in self.given.items()
+        }
+
+    @property
+    def asset_key(self) -> dg.AssetKey:
+        """Return the key of the asset that is checked."""
+        return next(iter(self.specs.values())).asset_key
+
+    def results(self, instance: dg.DagsterInstance, stats: QueueStats) -> Iterator[dg.AssetCheckResult]:
+        """Yield the result of each check for a queue with these counts."""
+        measured = self.limits.measure(stats)
+        for name, spec in self.specs.items():
+            value = measured[name] if name in measured else _silence(instance, spec.asset_key)
+            yield _result(spec, self.given[name], value)
+
+
+def _result(spec: dg.AssetCheckSpec, limit: LimitBounds, value: float | None) -> dg.AssetCheckResult:
+    severity = dg.AssetCheckSeverity.WARN if value is None else _severity(limit, value)
+    bounds = {f"rmq/{name}_above": bound for name, bound in dataclasses.asdict(limit).items() if bound is not None}
+    return dg.AssetCheckResult(
+        check_name=spec.name,
+        asset_key=spec.asset_key,
+        passed=severity is None,
+        severity=severity or dg.AssetCheckSeverity.ERROR,
+        metadata=bounds | ({} if value is None else {"rmq/value": float(value)}),
+        description="The asset was neither materialized nor observed yet." if value is None else None,
+    )
+
+
+def _severity(limit: LimitBounds, value: float) -> dg.AssetCheckSeverity | None:
+    grade = limit.grade(value)
+    return dg.AssetCheckSeverity[grade.upper()] if grade else None
+
+
+def _described(name: str, limit: LimitBounds) -> str:
+    bounds = [f"{kind} above {bound:g}" for kind, bound in dataclasses.asdict(limit).items() if bound is not None]
+    return f"{name.replace('_', ' ')} of the queue: {', '.join(bounds)}"
+
+
+def _silence(instance: dg.DagsterInstance, key: dg.AssetKey) -> float | None:
+    """Return the seconds since the asset was materialized or observed; None when it never was."""
+    seen = [
+        event.timestamp
+        for event in (
+            instance.get_latest_materialization_event(key),
+            next(iter(instance.fetch_observations(key, limit=1).records), None),
+        )
+        if event is not None
+    ]
+    return max(0.0, dt.datetime.now(dt.UTC).timestamp() - max(seen)) if seen else None

@@ -1,0 +1,171 @@
+# No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
+"""`redis_queue_asset`, its data version, and `publish_op`. Observing a queue claims nothing.
+
+The data version of a queue's asset: it changes when there is new work, so that automation conditions start runs.
+
+`AutomationCondition.eager()` of an asset downstream fires whenever the version of its upstream asset changed. So while
+something is ready, the version tells which work that is; an empty or paused queue keeps the version that it had. Before
+its first message a queue has no version.
+
+Dagster forgets a change that it sees together with the end of a run, and a run may end before it claims. So the same
+work gets another version after a minute; while a run is queued or works, `eager()` requests no other one.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import LeasedConfig, LeasedQueue, MalformedMessage
+from rmq_core.orchestrate import depth
+from rmq_core.reports import QueueStats
+from rmq_dagster.names import console_link, dagster_name
+from rmq_dagster.resources import resource_in
+from rmq_dagster.runs.identity import DATA_VERSION
+
+SAME_WORK_S = 60
+
+
+def data_version(queue: LeasedQueue, stats: QueueStats, instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+    """Return the version of the queue's present content; that of its last observation if nothing can be claimed."""
+    before, now_ms = last_version(instance, key), int(time.time() * 1000)
+    work = None if stats.paused else _work(queue)
+    if work is None:
+        return before
+    last_work, _, since = (before or "").rpartition("@")
+    still = last_work == work and since.isdecimal() and now_ms - int(since) < SAME_WORK_S * 1000
+    return before if still else f"{work}@{now_ms}"
+
+
+def last_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+    """Return the version in the last observation of an asset; None without an observation or a version."""
+    observation = last_observation(instance, key)
+    return observation.tags.get(DATA_VERSION) if observation else None
+
+
+def last_observation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.AssetObservation | None:
+    """Return the last observation of an asset."""
+    seen = next(iter(instance.fetch_observations(key, limit=1).records), None)
+    return seen.asset_observation if seen else None
+
+
+def _work(queue: LeasedQueue) -> str | None:
+    """Return a text that differs as soon as messages came, were settled or came back; None if nothing is ready."""
+    next_one = _next_one(queue)
+    if next_one is None:
+        return None
+    # Clients report their counts about once a second, or never. The next message tells the rest: a queue that was
+    # drained and published to has another one, and a message that came back has one more delivery.
+    totals = queue.admin.totals()
+    came = totals.published + totals.redriven
+    left = totals.acked + totals.nacked + totals.released + totals.reclaimed
+    return f"{came}:{left}:{next_one}"
+
+
+def _next_one(queue: LeasedQueue) -> str | None:
+    """Return what identifies the next delivery of a message; None if nothing is ready."""
+    try:
+        return next((f"{message.id}:{message.deliveries}" for message in queue.admin.peek(1)), None)
+    except MalformedMessage:
+        return "malformed"
+
+
+def redis_queue_asset(
+    queue: str,
+    *,
+    key: str | Sequence[str] | dg.AssetKey | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+    **asset_options: Any,
+) -> dg.AssetsDefinition:
+    """Return an observable asset for a queue: depth, age of the oldest message and dead letters, plotted over time.
+
+    Its data version changes only while messages are ready, so `AutomationCondition.eager()` downstream fires for work.
+    The asset's key is the queue's name, all but ASCII letters and digits replaced by `_`, unless `key` is given.
+    `asset_options` go to Dagster's AssetSpec: deps (the assets that publish), group_name, description, owners, kinds
+    ({"redis"}), tags, ...
+    """
+    described = {"description": f"The Redis queue {queue!r}.", "kinds": {"redis"}}
+    spec = dg.AssetSpec(dagster_name(queue) if key is None else key, **{**described, **asset_options})
+
+    def observe(context: dg.OpExecutionContext) -> dg.ObserveResult:
+        resource = resource_in(context, resource_key)
+        observed = resource.queue(queue, config)
+        return observation(observed, observed.stats(), context.instance, spec.key)
+
+    return observable(spec, observe, resource_key)
+
+
+def observable(
+    spec: dg.AssetSpec, observe: Callable[[dg.OpExecutionContext], dg.ObserveResult], resource_key: str
+) -> dg.AssetsDefinition:
+    """Return an observable asset with all attributes of its spec: `observable_source_asset` drops owners and kinds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # the caller did not choose the beta API
+        made = dg.multi_observable_source_asset(
+            specs=[spec], name=dagster_name("__".join(spec.key.path)), required_resource_keys={resource_key}
+        )
+        asset: dg.AssetsDefinition = made(observe)
+    return asset
+
+
+def observation(
+    queue: LeasedQueue, stats: QueueStats, instance: dg.DagsterInstance, key: dg.AssetKey
+) -> dg.ObserveResult:
+    """Return what a queue holds, with the data version of its content."""
+    version = data_version(queue, stats, instance, key)
+    return dg.ObserveResult(
+        asset_key=key,
+        metadata={**about(queue.name), **measured(stats)},
+        data_version=None if version is None else dg.DataVersion(version),
+    )
+
+
+def about(queue: str) -> dict[str, Any]:
+    """Return the name of the queue as metadata and, if `RMQ_CONSOLE` is set, the link to its page in the console."""
+    return {"rmq/queue": queue, **console_link(queue)}
+
+
+def measured(stats: QueueStats) -> dict[str, int | float]:
+    """Return the numbers that Dagster plots: `depth` counts ready, delayed and leased messages; the age is in seconds.
+
+    The age is 0 when no message waits. `isolated` counts the ready messages that are claimed apart
+    from the others, because they failed together before.
+    """
+    return {
+        "rmq/depth": depth(stats),
+        "rmq/ready": stats.ready,
+        "rmq/delayed": stats.delayed,
+        "rmq/leased": stats.leased,
+        "rmq/isolated": stats.isolated,
+        "rmq/oldest_age_seconds": float(stats.oldest_age or 0),
+        "rmq/dead_letters": stats.dead,
+    }
+
+
+def publish_op(
+    queue: str, *, name: str | None = None, config: LeasedConfig | None = None, resource_key: str = "redis_queue"
+) -> dg.OpDefinition:
+    """Return an op that publishes a list of payloads and outputs how many were accepted; its metadata has duplicates.
+
+    >>> @dg.job
+    >>> def publish_orders(): publish_op("orders")(todays_orders())
+    """
+
+    @dg.op(
+        name=name or "publish_to_" + dagster_name(queue),
+        description=f"Publish to the Redis queue {queue!r}.",
+        required_resource_keys={resource_key},
+        ins={"payloads": dg.In(list, description="Strings, bytes, dicts or lists; each one is a message.")},
+        out=dg.Out(int, description="How many messages were accepted."),
+    )
+    def publish(context: dg.OpExecutionContext, payloads: list[Any]) -> int:
+        resource = resource_in(context, resource_key)
+        report = resource.publish(queue, payloads, config=config)
+        counts = {**about(queue), "rmq/published": report.accepted, "rmq/duplicates": report.duplicates}
+        context.add_output_metadata({**counts, "rmq/dropped": report.dropped})
+        return report.accepted
+
+    return publish

@@ -1,0 +1,1 @@
+"""Sensors that users define, and jobs that they launch."""

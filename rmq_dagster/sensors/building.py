@@ -1,0 +1,158 @@
+"""`build_redis_queue_sensor` and `redis_queue_observer`.
+
+`redis_queue_observer`: a sensor that observes a queue's asset and evaluates its checks. Its ticks start no run.
+
+A schedule would take a run slot and start a process for each observation, every few minutes and for each queue.
+Automation conditions are evaluated by a sensor that Dagster leaves switched off. A tick of this sensor reports its
+observation itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_core.orchestrate import StatsLimits
+from rmq_dagster.assets.checks import QueueChecks, QueueLimits
+from rmq_dagster.assets.dead_letters import Letters
+from rmq_dagster.assets.queue import observation
+from rmq_dagster.names import dagster_name
+from rmq_dagster.partitions import QueuePartitions, named_after
+from rmq_dagster.resources import RING_AGAIN_AFTER_S, resource_in
+from rmq_dagster.runs.doorbell import Doorbell
+from rmq_dagster.runs.holders import ADVICE, frees_slots, pools_of
+from rmq_dagster.runs.identity import DATA_VERSION
+from rmq_dagster.runs.requested import repository_of
+
+TICK_EVERY_S = 10  # at Dagster's default of 30, messages of a deleted run would wait for more than 30 s
+
+
+def build_redis_queue_sensor(
+    queue: str | QueuePartitions,
+    *,
+    target: Any,
+    batch: int = 1,
+    max_in_flight_runs: int = 10,
+    min_messages: int = 1,
+    max_age: dt.timedelta | float | None = None,
+    ring_again_after: dt.timedelta | float = RING_AGAIN_AFTER_S,
+    claim_for: dt.timedelta | float | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+    **sensor_options: Any,
+) -> dg.SensorDefinition:
+    """Return a sensor that requests runs of `target` while `queue` has work.
+
+    Each tick requests one run per `batch` ready messages, and one per claim of isolated messages (those that failed
+    together and are tried apart from the others), minus the runs of this sensor that are already on their way. At most
+    `max_in_flight_runs` are on their way at a time. A run that has claimed no longer counts: Dagster's own concurrency
+    limits decide how many runs work at once. Leases of cancelled or deleted runs are released, those of runs that
+    failed for good expire at once, which counts a failed delivery. Times are seconds or timedelta.
+
+    queue: a name, or QueuePartitions, whose queues are the dynamic partitions of `target`.
+    min_messages, max_age: request runs when this many messages are ready, or when the oldest has waited this long.
+    ring_again_after: how long a run that left Dagster's queue and has not claimed still counts as on its way.
+    claim_for: how long a tick claims on behalf of the run that it requests; None lets the run claim. Ticks extend the
+    claim while its run waits; once the run is launched, or while the sensor pauses, the claim lasts this long. Handing
+    over to the run counts as a delivery; one step of the run may claim.
+    config: must be the one that the runs use; None means that of the resource.
+
+    Further `sensor_options` go to `dagster.sensor`: name, minimum_interval_seconds (10), default_status, ...
+    """
+    named = named_after(queue)
+    name = sensor_options.pop("name", None) or f"{named}_doorbell"
+    limits = (batch, max_in_flight_runs, _seconds(ring_again_after) or 0, min_messages)
+    pools = sorted(pools_of(target))
+    bell = Doorbell(queue, name, *limits, _seconds(max_age), _seconds(claim_for))
+
+    @dg.sensor(name=name, target=target, required_resource_keys={resource_key}, **with_interval(sensor_options))
+    def doorbell(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
+        # The daemon passes resources in the context only; a direct call (in a test) also passes them as keywords.
+        resource = resource_in(context, resource_key)
+        if pools and not frees_slots(context.instance):
+            context.log.warning("A killed worker keeps its slot of pool %s for good: %s", ", ".join(pools), ADVICE)
+        with resource.ticking(config) as (redis, peeking):
+            return dataclasses.replace(bell, repository=repository_of(context)).ring(context, redis, peeking)
+
+    return doorbell
+
+
+def with_interval(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a sensor, with the default tick interval when they give none."""
+    return {**options, "minimum_interval_seconds": options.get("minimum_interval_seconds") or TICK_EVERY_S}
+
+
+def _seconds(duration: dt.timedelta | float | None) -> float | None:
+    return duration.total_seconds() if isinstance(duration, dt.timedelta) else duration
+
+
+OBSERVE_EVERY_S = 300
+
+
+def redis_queue_observer(
+    queue: str,
+    *,
+    asset: Any,
+    every: dt.timedelta | float = OBSERVE_EVERY_S,
+    limits: StatsLimits | None = None,
+    dead_letters: dg.AssetKey | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+    **sensor_options: Any,
+) -> dg.SensorDefinition:
+    """Return a sensor that reports the content of `queue` as an observation of `asset`, and the results of its checks.
+
+    asset: the key of redis_queue_asset. limits: as in redis_queue_checks; None checks dead letters only. every: seconds
+    or timedelta between two observations. dead_letters: the key of redis_queue_dead_letters, which is observed too when
+    they have changed. `sensor_options` go to `dagster.sensor`: name, default_status, ...
+    """
+    every_s = every.total_seconds() if isinstance(every, dt.timedelta) else every
+    if not every_s >= 1:  # written so that NaN fails
+        raise ConfigurationError(f"observe_every must be at least 1 s, not {every_s}; None switches the observer off")
+    checks = QueueChecks(queue, asset, limits or QueueLimits())
+    name = sensor_options.pop("name", None) or f"{dagster_name(queue)}_observer"
+
+    @dg.sensor(
+        name=name, required_resource_keys={resource_key}, minimum_interval_seconds=int(every_s), **sensor_options
+    )
+    def observer(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
+        resource = resource_in(context, resource_key)
+        with resource.ticking(config) as (redis, peeking), LeasedQueue(redis, queue, peeking) as observed:
+            stats = observed.stats()
+            seen = [observation(observed, stats, context.instance, checks.asset_key)]
+            if dead_letters is not None:
+                seen += _changed(Letters(observed), context.instance, dead_letters)
+        judged = [_evaluation(result) for result in checks.results(context.instance, stats)]
+        return dg.SensorResult(asset_events=[*map(reported, seen), *judged])
+
+    return observer
+
+
+def _changed(letters: Letters, instance: dg.DagsterInstance, key: dg.AssetKey) -> list[dg.ObserveResult]:
+    return [letters.observation(instance, key)] if letters.changed(instance, key) else []
+
+
+def reported(seen: dg.ObserveResult) -> dg.AssetObservation:
+    """Return the event for an observation that is made outside a run."""
+    if seen.asset_key is None:
+        raise AssertionError("an observation of a queue names its asset")
+    tags = {} if seen.data_version is None else {DATA_VERSION: seen.data_version.value}
+    return dg.AssetObservation(seen.asset_key, metadata=seen.metadata, tags=tags)
+
+
+def _evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+    """Return the event for a check that is evaluated outside a run."""
+    if result.asset_key is None or result.check_name is None:
+        raise AssertionError("the checks of a queue name their asset and themselves")
+    return dg.AssetCheckEvaluation(
+        asset_key=result.asset_key,
+        check_name=result.check_name,
+        passed=result.passed,
+        metadata=result.metadata,
+        severity=result.severity,
+        description=result.description,
+    )
