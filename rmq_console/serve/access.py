@@ -2,7 +2,9 @@
 
 Tokens: how `rmq token` makes them, and how the server recognises one from a file that holds only their hashes.
 
-A token is 32 random bytes, so a plain hash of it cannot be reversed by guessing, as that of a password could.
+A token is 32 random bytes, so a plain hash of it cannot be reversed by guessing, as that of a password could; a slow
+hash would cost each request 50 ms. The cookie of the login page is the token itself, so that several servers behind one
+address need no shared session.
 
 Count the failed tries to log in, by address, and refuse more after ten in a minute.
 

@@ -3,7 +3,7 @@
 Runs an application on a second event loop, in a second thread, apart from the loop of the server.
 
 A request of a page, such as a search in a thousand messages, keeps the processor busy. On the server's loop, probes
-and metrics would wait for it.
+and metrics would wait for it. A thread for each request would leave them a small share of Python's lock.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 How long the server waits for a client: connections that hold up a request, or a reply, are closed.
 
 Law: who sends nothing, or half a request, takes no place from others. When all places are taken, the connection gives
-way that has waited longest for a whole request. Connections in excess, for which none gives way, get answers of the
-probes alone.
+way that has waited longest for a whole request: a limit alone would keep everybody out. Connections in excess, for
+which none gives way, get answers of the probes alone.
 """
 
 from __future__ import annotations

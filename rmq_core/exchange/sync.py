@@ -266,7 +266,10 @@ def _listen(connection: Any, block_ms: int, given_up: Callable[[], bool] | None)
 
 
 def _can_read(connection: Any, timeout_s: float) -> bool:
-    """Poll the connection. Raises ConnectionError where redis-py fails on a connection that another thread closes."""
+    """Poll the connection. Raises ConnectionError where redis-py fails on a connection that another thread closes.
+
+    A timeout for a single read came with redis-py 8; `can_read` is in 5 to 8.
+    """
     try:
         return bool(connection.can_read(timeout=timeout_s))
     except (AttributeError, TypeError, ValueError) as error:

@@ -3,7 +3,8 @@
 The executors of a batch see files shipped by `--py-files` and `addArtifacts`. The executors of a stream see them only
 on a classic session; the process that runs a stream's source never sees them, nor does the one in which a Connect
 server runs the function of `foreachBatch`. Therefore the class, the readers and writers it makes, and the function of
-`appender` carry an archive of the package. They unpack it when they are unpickled and the package is missing.
+`appender` carry an archive of the package. They unpack it when they are unpickled and the package is missing. Pickling
+all of RMQ by value would not work: scripts are files, and some modules are imported late.
 This module is pickled by value and must work alone until then, so it imports nothing of RMQ at its top. The
 dependencies (redis, hiredis, tenacity, pyarrow) are not in the archive.
 """

@@ -15,7 +15,9 @@ from rmq_core.reliable import publishing
 from rmq_core.reliable.state import ReliableEngine
 from rmq_core.reports import Published, PublishReport
 
-RECORD = Discipline("toy", "ToyQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists"), "reliable:", package=__name__)
+RECORD = Discipline(
+    "toy", "ToyQueue", ("BLMOVE", "ZRANGE"), ("reliable/", "kernel/list_"), "reliable:", package=__name__
+)
 
 
 def publish(engine: ReliableEngine, payload: Payload, **options: Any) -> Exchange[Published]:
