@@ -1,6 +1,6 @@
 """The asyncio queue: operations as methods, run by the asyncio driver, and the tasks that extend leases.
 
-Heartbeats on asyncio: one task per event loop extends every lease in use. See `heartbeats`.
+Heartbeats on asyncio: one task per event loop extends every lease in use. See `queue`.
 
 The task starts one task per queue for each round, so that a server that hangs delays no other server.
 """

@@ -1,7 +1,7 @@
 """The blocking driver: runs operations over a redis-py client's own connections (see `pools`).
 
 It packs commands itself and reads replies undecoded, so that a call costs less than redis-py's. Every call is safe to
-resend (see `slots`), so it resends on any lost connection within the retry budget.
+resend (see `resending`), so it resends on any lost connection within the retry budget.
 """
 
 from __future__ import annotations

@@ -5,10 +5,8 @@ The marks of what operators do to single messages: edit, discard, run now, cance
 Each mark carries entries for the journal. The flush that stores the mark adds them if the queue keeps a journal, so an
 operator's process needs no journal setting.
 
-`Tally`: the sink of the history, what a queue object has counted since its last flush. `recording` flushes it.
-
-Noting appends to a deque, which threads may do at once; the sums are made once a second. A tally that cannot be flushed
-keeps its sums, so it stays small however long Redis does not take them.
+Noting appends to a deque, which threads may do at once; the sums are made once a second, when `rmq_core.admin.history`
+flushes them. A tally that cannot be flushed keeps its sums, so it stays small however long Redis does not take them.
 """
 
 from __future__ import annotations
