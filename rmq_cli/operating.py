@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
 
 import typer
 
 from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, Yes, connected
 from rmq_cli.output import Exit, ago, complain, confirm, counted, emit, say
-from rmq_core.admin.verbs import Verb
+from rmq_core.admin.verbs import Argument, Verb
 from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.reports import LeaseInfo
@@ -26,31 +26,35 @@ _Owner = Annotated[
         "--owner", help="Only if this is still its owner: a retry may have taken it over.", show_default=False
     ),
 ]
-_Key = Annotated[
-    str | None,
-    typer.Option(
-        "--dedup-key",
-        help="Also free this deduplication key, which the publisher named: no message keeps its own. For one ID.",
-        show_default=False,
-    ),
-]
-_TAKEN = {"nothing": set[str](), "lease": {"lease", "owner"}, "message": {"ids"}}
-_OWN = {"cancel": {"dedup_key"}}
-"""The options of one verb alone, by its name."""
+_TAKEN = {"queue": set[str](), "lease": {"lease", "owner"}, "message": {"ids"}}
 
 
 def add_to(app: typer.Typer, verb: Verb) -> None:
     """Add the command of a verb."""
-    taken = {"queue", "url", "discipline", "as_json"} | _TAKEN[verb.needs] | _OWN.get(verb.name, set())
+    taken = {"queue", "url", "discipline", "as_json"} | _TAKEN[verb.needs]
     taken |= {name for name, used in (("yes", verb.warns), ("settings", verb.settings)) if used}
-    shown = [each for name, each in signature(_change, eval_str=True).parameters.items() if name in taken]
+    known = signature(_change, eval_str=True).parameters.items()
+    shown = [each.replace(kind=Parameter.KEYWORD_ONLY) for name, each in known if name in taken]
+    at = 2 if verb.needs == "lease" else 1  # before the IDs, of which there may be several
+    shown[at:at] = map(_parameter, verb.takes)
 
     def command(**given: Any) -> None:
-        _change(verb, **{"lease": "", "ids": [], **given})
+        more = {each.name: value for each in verb.takes if (value := given.pop(each.name)) is not None}
+        _change(verb, **{"lease": "", "ids": [], **given}, more=more)
 
     command.__signature__ = Signature(shown)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in shown}
     app.command(verb.word, help=_help(verb))(command)
+
+
+def _parameter(argument: Argument) -> Parameter:
+    name, kind, least = argument.name, argument.kind, argument.least
+    text = argument.help + (" For one ID." if argument.single else "")
+    if argument.required:
+        shown = typer.Argument(help=text, min=least, show_default=False, metavar=name.upper())
+        return Parameter(name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind, shown])
+    option = typer.Option(argument.spelled, help=text, min=least, show_default=False)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
 
 
 def _help(verb: Verb) -> str:
@@ -65,37 +69,37 @@ def _change(
     lease: _Lease,
     ids: _Ids,
     *,
+    more: dict[str, Any],
     owner: _Owner = None,
-    dedup_key: _Key = None,
     yes: Yes = False,
     settings: Settings = None,
     url: Url = LOCAL,
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    if dedup_key is not None and len(ids) > 1:
-        raise ConfigurationError("--dedup-key is the key of one message: name one ID")
+    if len(ids) > 1 and (single := [each.spelled for each in verb.takes if each.single and each.name in more]):
+        raise ConfigurationError(f"{single[0]} is about one message: name one ID")
     missing: list[str] = []
     with connected(url) as server, server.queue(queue, discipline, settings) as opened:
         change = getattr(opened.admin, verb.name)
         if verb.warns and not yes and (it := _named(verb, opened, lease, ids)):
             confirm(verb.asks.format(it=f"{it} ({opened.discipline}) on {server.settings}"))
         if verb.needs == "lease":
-            found = change(lease, if_owner=owner)
+            found = change(lease, if_owner=owner, **more)
         elif verb.needs == "message":
-            more = {} if dedup_key is None else {"dedup_key": dedup_key}
             missing = [each for each in ids if not change(each, **more)]
             found = len(ids) - len(missing)
         else:
-            found = change()
+            found = change(**more)
     answer = verb.answer(found)
     if as_json:
         about = {"lease": lease} if verb.needs == "lease" else {}
+        about |= {each.name: more[each.name] for each in verb.takes if each.required}
         emit({"queue": queue, **about, **answer, **({"missing": missing} if verb.needs == "message" else {})})
     else:
         many, dead = next(iter(answer.values())), answer.get("dead")
         died = f", of which {dead:,} became dead letters" if dead else ""
-        say(verb.done.format(queue=queue, messages=counted(many, "message")) + died)
+        say(verb.done.format(queue=queue, messages=counted(many, "message"), **more) + died)
     if missing:
         complain(f"{verb.otherwise}: {', '.join(missing)}")
         raise typer.Exit(Exit.FAILED)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from rmq_console.console import CHANGE_S
 from rmq_console.host import audited, changes, host_of, user_of
@@ -127,7 +127,7 @@ async def changing(request: Request, verb: str, connection_id: str, wish: Any, *
 
     verb: the method of the queue's `admin`. audit: what the audit log shows besides the fields of the wish.
     """
-    fields = {**wish.model_dump(exclude_none=True), **audit}
+    fields = {**wish.model_dump(exclude_none=True, by_alias=True), **audit}
     event = f"rmq_{VERBS[verb].word.replace('-', '_')}"
     async with (
         entry(request, event, connection_id, fields) as done,
@@ -153,26 +153,21 @@ class OfQueue(BaseModel):
     queue: str
 
     async def call(self, method: Any) -> Any:
-        return await method()
+        """Call a method with the fields, by their names."""
+        return await method(**self.model_dump(exclude={"queue"}, exclude_none=True))
 
 
 class OfLease(OfQueue):
     """Which lease to end, and the owner that the user saw; a lease that has another owner now is not ended."""
 
     lease_id: str
-    owner: str
-
-    async def call(self, method: Any) -> Any:
-        return await method(self.lease_id, if_owner=self.owner)
+    if_owner: str = Field(alias="owner")
 
 
 class OfMessage(OfQueue):
     """The id of a message."""
 
     message_id: str = Field(min_length=1, max_length=1000)
-
-    async def call(self, method: Any) -> Any:
-        return await method(self.message_id)
 
 
 class Discard(OfQueue):
@@ -201,6 +196,19 @@ class Edit(OfMessage):
             raise HTTPException(400, f"the payload is not JSON: {error}") from error
 
 
+_OF: dict[str, type[OfQueue]] = {"queue": OfQueue, "lease": OfLease, "message": OfMessage}
+
+
+def _wish(verb: Verb) -> type[OfQueue]:
+    """Return the model of a request: what it changes, and what else the verb takes."""
+    fields: dict[str, Any] = {}
+    for each in verb.takes:
+        longest = 10_000 if each.kind is str else None
+        kind, default = (each.kind, ...) if each.required else (each.kind | None, None)
+        fields[each.name] = (kind, Field(default, ge=each.least, max_length=longest, description=each.help))
+    return create_model(verb.name, __base__=_OF[verb.needs], **fields)
+
+
 def _add(verb: Verb) -> None:
     async def change(request: Request, connection_id: str, wish: OfQueue) -> dict[str, Any]:
         async with changing(request, verb.name, connection_id, wish) as (queue, done):
@@ -208,7 +216,7 @@ def _add(verb: Verb) -> None:
             done(verb.outcome.format(**answer))
         return answer
 
-    change.__annotations__["wish"] = {"nothing": OfQueue, "lease": OfLease, "message": OfMessage}[verb.needs]
+    change.__annotations__["wish"] = _wish(verb)
     router.add_api_route(f"/{verb.word}", change, methods=["POST"])
 
 

@@ -83,7 +83,8 @@ def stats_shown(name: str, discipline: str, stats: QueueStats) -> dict[str, Any]
 
 def verb_shown(verb: Verb) -> dict[str, Any]:
     """Return what makes the button of a verb; the key `lacks` of a queue says whether it has the method `name`."""
-    return {name: getattr(verb, name) for name in VERB}
+    takes = [{**each._asdict(), "kind": each.kind.__name__} for each in verb.takes]
+    return {**{name: getattr(verb, name) for name in VERB}, "takes": takes}
 
 
 def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:

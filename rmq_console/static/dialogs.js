@@ -11,7 +11,7 @@ let open = null;
 export function ask({ title, body, action, kind = "primary", typed, problem }) {
   open?.close();
   return new Promise((resolve) => {
-    const input = typed ? h("input", { type: "text", autocomplete: "off", spellcheck: "false", id: "typed" }) : null;
+    const input = typed ? h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false", id: "typed" }) : null;
     const go = h(`button.${kind}`, { type: "button", disabled: Boolean(typed) }, action);
     const stop = h("button.plain", { type: "button" }, "Cancel");
     const wrong = h("p.problem", { role: "alert", hidden: true });
@@ -32,7 +32,7 @@ export function ask({ title, body, action, kind = "primary", typed, problem }) {
       go.disabled = Boolean(found) || Boolean(typed && input.value !== typed);
     };
     box.addEventListener("input", check);
-    input?.addEventListener("keydown", (event) => event.key === "Enter" && !go.disabled && answer(true));
+    box.addEventListener("keydown", (event) => event.key === "Enter" && event.target.matches("input") && !go.disabled && answer(true));
     go.addEventListener("click", () => answer(true));
     stop.addEventListener("click", () => answer(false));
     box.addEventListener("close", () => {
@@ -44,7 +44,7 @@ export function ask({ title, body, action, kind = "primary", typed, problem }) {
     open = box;
     box.showModal();
     check();
-    (box.querySelector("textarea, input") ?? go).focus();
+    (box.querySelector("textarea, input:required") ?? go).focus();
   });
 }
 

@@ -8,15 +8,32 @@ const doing = (picture, text) => h("span", {}, icon(picture), text);
 const strong = (text) => h("strong", {}, text);
 const AGAIN = "with a fresh delivery budget, and keeps its history.";
 
-/** Ask before a verb; `it` is what it changes, `holder` who holds that. */
-export function askVerb({ label, picture, asks, explains, warns }, queue, it, holder) {
+/**
+ * Ask before a verb; `it` is what it changes, `holder` who holds that. Resolve to what was filled in of what the verb
+ * takes, by name; to nothing without a yes.
+ */
+export async function askVerb({ label, picture, asks, explains, warns, takes }, queue, it, holder) {
   const named = { queue, holder };
-  return ask({
+  const does = h("p", {}, explains.split(/\{(\w+)\}/).map((part, at) => (at % 2 ? strong(named[part]) : part)));
+  const fields = takes.map(field);
+  const yes = await ask({
     title: asks.replace("{it}", it),
-    body: h("p", {}, explains.split(/\{(\w+)\}/).map((part, at) => (at % 2 ? strong(named[part]) : part))),
+    body: h("div.edit", {}, does, fields.map((each) => each.element)),
     action: doing(picture, label.replace("…", "")),
     kind: warns ? "danger" : "primary",
+    problem: takes.length ? () => fields.map((each) => each.problem()).find(Boolean) : undefined,
   });
+  return yes ? Object.fromEntries(fields.filter(({ input }) => input.value).map(({ name, value }) => [name, value()])) : null;
+}
+
+/** The field of what a verb takes: a text or a number. */
+function field({ name, help, kind, required, least }) {
+  const text = name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
+  const number = kind === "str" ? {} : { type: "number", min: least, step: kind === "int" ? 1 : "any" };
+  const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", required, "aria-describedby": `about-${name}`, ...number });
+  const problem = () => (input.validity.valueMissing ? `Fill in “${text}”` : input.validationMessage && `${text}: ${input.validationMessage}`);
+  const element = h("div", {}, h("label", {}, h("span", {}, required ? text : `${text} (optional)`), input), h("p.hint", { id: `about-${name}` }, help));
+  return { name, input, problem, element, value: () => (kind === "str" ? input.value : input.valueAsNumber) };
 }
 
 export const askRedrive = (queue, many) =>
@@ -65,7 +82,7 @@ export const askDiscard = (many) =>
 
 /** Resolve to the text of a mark, or to nothing. */
 export async function askMark() {
-  const input = h("input", { type: "text", maxlength: 200, "aria-label": "What happened", placeholder: "deployed 1.4" });
+  const input = h("input", { type: "text", required: true, maxlength: 200, "aria-label": "What happened", placeholder: "deployed 1.4" });
   const yes = await ask({
     title: "Mark this moment",
     body: h("div", {}, h("p", {}, "The charts show a line at this time, for example for a deployment."), input),

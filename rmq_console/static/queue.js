@@ -82,7 +82,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     if (!mayEdit || verbs.dataset.paused === String(queue.paused)) return;
     verbs.dataset.paused = String(queue.paused);
     const state = queue.paused ? "paused" : "running";
-    verbs.replaceChildren(...verbButtons(whereOf(queue), "nothing", { state, it: "this queue", then: refresh }));
+    verbs.replaceChildren(...verbButtons(whereOf(queue), "queue", { state, it: "this queue", then: refresh }));
   }
 
   async function showPanel(queue) {

@@ -13,15 +13,17 @@ import { askVerb } from "./questions.js";
 export function verbButtons({ connection, queue, verbs, lacks }, needs, { state, wish, it, holder, whose, then }) {
   const able = verbs.filter((each) => each.needs === needs && (!each.states.length || each.states.includes(state)));
   return able.map((each) => verbButton({ ...each, lacks, verb: each.name, name: whose ? `${each.label} ${whose}` : null, run: async () => {
-    if (await askVerb(each, queue, it, holder)) await act(async () => did(each, queue, await api.change(connection, each.word, queue, wish)), then);
+    const given = await askVerb(each, queue, it, holder);
+    if (given) await act(async () => did(each, { queue, ...given }, await api.change(connection, each.word, queue, { ...wish, ...given })), then);
   } }));
 }
 
-/** What a verb did, from the answer of the API. */
-function did({ done }, queue, answer) {
+/** What a verb did, from what it was given and the answer of the API. */
+function did({ done }, given, answer) {
   const died = answer.dead ? `, of which ${number(answer.dead)} became dead letters` : "";
   const text = done[0].toUpperCase() + done.slice(1);
-  return text.replace("{messages}", count(Number(Object.values(answer)[0]), "message")).replace("{queue}", () => queue) + died;
+  const words = { ...given, messages: count(Number(Object.values(answer)[0]), "message") };
+  return text.replace(/\{(\w+)\}/g, (_, name) => words[name]) + died;
 }
 
 /** A button for a verb. `lacks`: why the queue cannot do each verb that it cannot do. */

@@ -16,28 +16,54 @@ from rmq_core.kernel.base import E, QueuePart
 from rmq_core.protocol import DISCIPLINES
 
 
+class Argument(NamedTuple):
+    """What a verb gets besides what it changes: a parameter of `rmq`, a field of the API's request and of the question.
+
+    name: of the method's parameter, which gets it by that name. help: a sentence. kind: a text, such as the name of
+    another queue, a whole number, or a float for seconds; least: the smallest number.
+    required: it is a parameter by its place. Any other is an option, which `rmq` calls `option`, or `--` and the name.
+    single: it is about one message, so `rmq` takes it with one ID only.
+    """
+
+    name: str
+    help: str
+    kind: type[str | int | float] = str
+    required: bool = False
+    least: int | None = None
+    option: str = ""
+    single: bool = False
+
+    @property
+    def spelled(self) -> str:
+        """The option of `rmq`."""
+        return self.option or f"--{self.name.replace('_', '-')}"
+
+
 class Verb(NamedTuple):
     """The record of a method of `queue.admin` that changes something.
 
     name: of the method. word: what `rmq`, the API, the history and, after `rmq_`, the audit log call it.
-    needs: what the method gets: nothing, the id of a lease (and `if_owner`) or that of a message; for a message it
-    returns whether it was changed. What needs a selection has a command, a route and buttons of its own.
+    needs: what it changes: a queue; a lease, whose id the method gets, and `if_owner`; or a message, whose id it gets,
+    and it returns whether it was changed. What needs a selection has a command, a route and buttons of its own.
+    takes: what else the method gets.
     lacks: what a discipline without the method has not.
 
-    label, picture: of the button; empty for a verb that has neither a button nor a route. states: of the messages, or
-    of the queue, that have it; empty for all. asks: the question before it, {it} being what it changes. explains: what
-    it does, with {queue} and {holder}; its first sentence stands in lists. warns: it may do harm: `rmq` asks first, and
-    the button that confirms is red.
+    label, picture: of the button, one of `ICONS` in `static/dom.js`; empty for a verb without button and route. states:
+    of the messages, or of the queue, that have it; empty for all. asks: the question before it, {it} being what it
+    changes. explains: what it does, with {queue} and {holder}; its first sentence stands in lists. warns: it may do
+    harm: `rmq` asks first, and the button that confirms is red.
     settings: what to set with `--set` of `rmq`, and why; empty where no setting matters.
     answer: makes the answer of the API from what the method returned; `rmq` passes the number of changed messages on.
-    done: what it did, with {queue} and {messages}, the first value of the answer. outcome: the same for the audit log,
-    with the names of the answer. past: the word in `nothing was …`, the answer about what is not as the user saw it.
+    done: what it did, with {queue}, the names of required arguments, and {messages}, the first value of the answer.
+    outcome: the same for the audit log, with the names of the answer. past: the word in `nothing was …`, the answer about
+    what is not as the user saw it.
     """
 
     name: str
     word: str
-    needs: Literal["nothing", "lease", "message", "selection"]
+    needs: Literal["queue", "lease", "message", "selection"]
     lacks: str
+    takes: tuple[Argument, ...] = ()
     label: str = ""
     picture: str = ""
     states: tuple[str, ...] = ()
@@ -60,14 +86,14 @@ VERBS = {
     each.name: each
     for each in (
         Verb(
-            "pause", "pause", "nothing", "pause",
+            "pause", "pause", "queue", "pause",
             label="Pause", picture="pause", states=("running",), asks="Pause {it}?",
             explains="Let claims of {queue} get no messages until it is resumed. Publishing goes on, and work that is"
             " already leased can be finished.",
             answer=lambda _: {"paused": True}, done="{queue} is paused", outcome="claims return no messages",
         ),
         Verb(
-            "resume", "resume", "nothing", "pause",
+            "resume", "resume", "queue", "pause",
             label="Resume", picture="play", states=("paused",), asks="Resume {it}?",
             explains="Let claims of {queue} get messages again.",
             answer=lambda _: {"paused": False}, done="{queue} is resumed", outcome="claims return messages again",
@@ -84,6 +110,7 @@ VERBS = {
         ),
         Verb(
             "expire_lease", "expire", "lease", "way to expire a lease by its id",
+            takes=(Argument("reason", "Why, for the history of its messages."),),
             label="Expire", picture="clock", asks="Expire {it}?", warns=True,
             explains="End a lease of {queue} now, as if its deadline had passed. A delivery is counted as failed, and"
             " the messages are ready again, or dead letters if it was their last. {holder} can no longer settle them."
@@ -103,6 +130,7 @@ VERBS = {
         ),
         Verb(
             "cancel", "cancel", "message", "way to remove a message by its id",
+            takes=(Argument("dedup_key", "Also free this key, which its publisher named.", single=True),),
             label="Remove…", picture="trash", states=("ready", "delayed"), asks="Remove {it}?", warns=True,
             explains="Remove ready or delayed messages of {queue}. A message that a consumer has claimed stays. This"
             " cannot be undone.",
@@ -111,7 +139,7 @@ VERBS = {
             done="removed {messages} of {queue}", outcome="messages removed: {cancelled:d}", past="removed",
         ),
         Verb(
-            "unregister", "forget", "nothing", "way to take a queue off the list",
+            "unregister", "forget", "queue", "way to take a queue off the list",
             explains="Remove an empty queue from the list; fail for one that holds any messages, even dead letters."
             " Sensors, the queues page and `stats` no longer include it. Publishing to it with a new queue object lists"
             " it again.",

@@ -11,7 +11,7 @@ from rmq_core import LeasedQueue, LeaseLost, open_queue
 from rmq_core.admin.verbs import offered
 from tests.console.conftest import QUEUE, bury, fetch, post
 from tests.console.host import Kept
-from tests.console.test_rights import NEEDED
+from tests.console.test_rights import needed
 
 ENDED = "this lease has ended in the meantime"
 
@@ -112,7 +112,7 @@ async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused
     shown = await fetch(page, "queue")
     assert "; use leased" in shown["lacks"]["expire_lease"]
     assert len((await fetch(page, "messages", target="ready"))["messages"]) == 1
-    wishes = {verb.word: NEEDED[verb.needs] for verb in offered()}
+    wishes = {verb.word: needed(verb) for verb in offered()}
     wishes["edit"] = {"message_id": "m", "payload": "{}"}
     for part, wish in wishes.items():
         refused = await post(page, part, 400, **wish)

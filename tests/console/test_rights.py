@@ -10,13 +10,19 @@ from fastapi.routing import APIRoute
 
 from rmq_console import create_app
 from rmq_core import LeasedQueue
-from rmq_core.admin.verbs import offered
+from rmq_core.admin.verbs import Verb, offered
 from tests.console.conftest import API, FROM_PAGE, QUEUE, Asking, bury, post
 from tests.console.host import Kept, make_host
 
-NEEDED = {"nothing": {}, "lease": {"lease_id": "held", "owner": "worker"}, "message": {"message_id": "m"}}
+NEEDED = {"queue": {}, "lease": {"lease_id": "held", "owner": "worker"}, "message": {"message_id": "m"}}
+
+
+def needed(verb: Verb) -> dict[str, Any]:
+    return NEEDED[verb.needs] | {each.name: each.kind("1") for each in verb.takes if each.required}
+
+
 CHANGES: dict[str, dict[str, Any]] = {
-    **{verb.word: NEEDED[verb.needs] for verb in offered()},
+    **{verb.word: needed(verb) for verb in offered()},
     "redrive": {"where": {"reason": "bad"}},
     "purge": {"target": "dead", "confirm": QUEUE, "where": {"reason": "bad"}},
     "discard": {"message_ids": ["m"]},

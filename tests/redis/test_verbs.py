@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,6 +57,20 @@ def test_every_method_for_operators_is_one_that_a_refusal_can_name() -> None:
     for admin in admins:
         with pytest.raises(AttributeError, match="redirve"):
             admin(SimpleNamespace(discipline="leased", _engine=None)).redirve  # noqa: B018
+
+
+GIVEN = {"queue": {}, "lease": {"lease_id": True, "if_owner": False}, "message": {"message_id": True}}
+
+
+@pytest.mark.parametrize("name", [name for name, verb in VERBS.items() if verb.needs != "selection"])
+def test_the_record_of_a_verb_has_the_arguments_of_its_method(name: str) -> None:
+    verb = VERBS[name]
+    kinds = [kind for each in DISCIPLINES.values() if can(kind := each.load(), name)]
+    assert kinds
+    for kind in kinds:
+        _, *parameters = signature(getattr(kind.admin, name)).parameters.values()
+        required = {each.name: each.default is each.empty for each in parameters}
+        assert required == GIVEN[verb.needs] | {each.name: each.required for each in verb.takes}, kind
 
 
 @pytest.mark.parametrize("discipline", CHOOSING)

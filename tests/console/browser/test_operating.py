@@ -10,6 +10,7 @@ from selenium.webdriver.common.keys import Keys
 
 from rmq_console import searches
 from rmq_core import open_queue
+from rmq_core.admin.verbs import VERBS, Argument
 from tests.console.browser.served import ConsoleScreen, ConsoleServer
 from tests.console.conftest import bury, fill_dead
 from tests.servers.process import Server
@@ -111,7 +112,7 @@ def test_a_queue_is_paused_and_resumed_and_both_are_marked_in_its_history(
 
 def test_a_delayed_message_is_run_now_and_a_ready_one_is_removed(screen: ConsoleScreen, opened: Opened) -> None:
     queue = opened("work")
-    queue.publish("later", delay=3600)
+    queue.publish("later", delay=3600, dedup_key="order 7")
     screen.open("work", "delayed")
     screen.click("table.delayed tbody tr")
     screen.button("Run now").click()
@@ -120,9 +121,27 @@ def test_a_delayed_message_is_run_now_and_a_ready_one_is_removed(screen: Console
     screen.click(".tab.ready")
     screen.click("table.ready tbody tr")
     screen.button("Remove").click()
-    screen.click("dialog .danger")
+    screen.shows("Dedup key (optional)", "dialog label")
+    screen.find("dialog input").send_keys("order 7", Keys.ENTER)
     screen.shows("Removed 1 message of work", "#toasts")
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    assert queue.publish("again", dedup_key="order 7").accepted
+
+
+def test_a_verb_is_confirmed_only_with_what_it_takes(
+    screen: ConsoleScreen, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes = (Argument("target", "Where to.", required=True), Argument("most", "How many.", int, least=1))
+    monkeypatch.setitem(VERBS, "pause", VERBS["pause"]._replace(takes=takes, done="{queue} to {target}"))
+    opened("work").publish("x")
+    screen.open("work", "history")
+    screen.click(".heading .deeds button")
+    screen.shows("Fill in “Target”", "dialog .problem")
+    assert not screen.find("dialog .primary").is_enabled()
+    screen.press(*"there", Keys.TAB, *"0", Keys.ENTER)
+    screen.shows("Most: ", "dialog .problem")
+    screen.press(Keys.BACKSPACE, *"3", Keys.ENTER)
+    screen.shows("work to there", "#toasts")
 
 
 def test_a_long_search_is_stopped(screen: ConsoleScreen, opened: Opened) -> None:

@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage
+from rmq_core.admin.verbs import Verb, offered
 from tests.redis.leases import eventually
 
 Rmq = Callable[..., Any]
@@ -101,9 +102,9 @@ def test_a_lease_is_expired_after_a_question_that_says_who_holds_it(rmq: Rmq, qu
     assert "try 1 holds 2 messages" in asked.err
     assert rmq("expire", "orders", "dag/run", "--owner", "try 2", "--yes").code == 1
     assert queue.stats().leases == 1
-    ran = rmq("expire", "orders", "dag/run", "--owner", "try 1", "--yes", "--json")
+    ran = rmq("expire", "orders", "dag/run", "--owner", "try 1", "--reason", "it hung", "--yes", "--json")
     assert ran.records == [{"queue": "orders", "lease": "dag/run", "expired": 2, "dead": 0}]
-    assert queue.stats().ready == 2
+    assert {message.history[-1].reason for message in queue.admin.peek(9)} == {"it hung"}
     assert "no lease of this id" in rmq("expire", "orders", "dag/run").err
 
 
@@ -183,6 +184,10 @@ def test_a_selection_is_exported_and_imported(rmq: Rmq, queue: LeasedQueue) -> N
     assert len(rmq("export", "orders", "--text", "ready").out.splitlines()) == 3
 
 
+def needed(verb: Verb) -> list[str]:
+    return ["1" for each in verb.takes if each.required] + ["id"] * (verb.needs != "queue")
+
+
 @pytest.mark.parametrize("discipline", ["streams", "rotation"])
 def test_disciplines_without_dead_letters_refuse_with_the_names_of_those_that_have_them(
     rmq: Rmq, discipline: str
@@ -193,10 +198,7 @@ def test_disciplines_without_dead_letters_refuse_with_the_names_of_those_that_ha
         ["dlq", "redrive", "work", "--reason", "x"],
         ["dlq", "purge", "work", "--text", "x", "--yes"],
         ["dlq", "edit", "work", "id", "x", "--yes"],
-        ["release", "work", "job"],
-        ["expire", "work", "job", "--yes"],
-        ["run-now", "work", "id"],
-        ["cancel", "work", "id", "--yes"],
+        *([verb.word, "work", *needed(verb), *["--yes"] * verb.warns] for verb in offered()),
         ["search", "work", "--dedup-key", "x"],
         ["search", "work", "--text", "x"],
     ):

@@ -32,31 +32,42 @@ def _listed(redis_client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         reload(made)
 
 
-def test_it_is_a_command(rmq: Callable[..., Any]) -> None:
+def touched(client: Any) -> dict[str, str]:
+    return {name.decode(): how.decode() for name, how in client.hgetall("rmq:reliable:{q}:touched").items()}
+
+
+def test_it_is_a_command(rmq: Callable[..., Any], redis_client: Any) -> None:
     rmq("publish", "q", "a", "-d", "toy")
     assert "Touch messages of a queue." in rmq("--help").out
-    asked = rmq("touch", "q", "m1")
+    usage = rmq("touch", "--help").out
+    assert all(text in usage for text in ("FINGER", "Which finger touches it.", "--times", "How often."))
+    asked = rmq("touch", "q", "thumb", "m1")
     assert (asked.code, "Touch 1 message of q (toy) on " in asked.err) == (2, True)
-    assert rmq("touch", "q", "m1", "m2", "--yes").out == "touched 2 messages of q\n"
-    again = rmq("touch", "q", "m1", "m3", "--yes", "--json")
-    assert (again.code, again.records) == (1, [{"queue": "q", "touched": 1, "missing": ["m1"]}])
+    refused = rmq("touch", "q", "thumb", "m1", "--times", "0", "--yes")
+    assert (refused.code, "--times" in refused.err) == (2, True)
+    assert rmq("touch", "q", "thumb", "m1", "m2", "--yes").out == "touched 2 messages of q with the thumb\n"
+    again = rmq("touch", "q", "thumb", "m1", "m3", "--times", "3", "--yes", "--json")
+    assert (again.code, again.records) == (1, [{"queue": "q", "finger": "thumb", "touched": 1, "missing": ["m1"]}])
     assert "not ready: m1" in again.err
+    assert touched(redis_client) == {"m1": "thumb 1", "m2": "thumb 1", "m3": "thumb 3"}
 
 
-async def test_it_is_a_route_and_a_button(server_url: str) -> None:
+async def test_it_is_a_route_and_a_button(server_url: str, redis_client: Any) -> None:
     audit = Kept()
     for name, discipline in (("q", "toy"), ("other", "leased")):
         with open_queue(server_url, name, discipline) as queue:
             queue.publish("a")
             if discipline == "leased":
                 with pytest.raises(Unsupported, match="no way to touch a message; use toy"):
-                    queue.admin.touch("m1")
+                    queue.admin.touch("m1", "thumb")
     headers = {"X-User": "changer", "X-RMQ-Request": "page"}
     transport = httpx.ASGITransport(create_app(make_host(server_url, audit)))
     base = f"http://console.test/api/connections/{PLACE}"
     async with httpx.AsyncClient(transport=transport, base_url=base, headers=headers) as page:
         shown = [(await page.get("/queue", params={"name": name})).json() for name in ("q", "other")]
-        answers = [await page.post("/touch", json={"queue": "q", "message_id": "m1"}) for _ in range(2)]
+        wish = {"queue": "q", "message_id": "m1", "finger": "thumb", "touches": 3}
+        answers = [await page.post("/touch", json=wish) for _ in range(2)]
+        wrong = [await page.post("/touch", json=wish | more) for more in ({"finger": None}, {"touches": 0})]
     assert [("touch" in each["lacks"], each["verbs"][-1]["label"]) for each in shown] == [
         (False, "Touch"), (True, "Touch"),
     ]  # fmt: skip
@@ -64,4 +75,10 @@ async def test_it_is_a_route_and_a_button(server_url: str) -> None:
         (200, {"touched": True}),
         (409, {"detail": "nothing was touched: this message is not ready any more"}),
     ]
+    assert shown[0]["verbs"][-1]["takes"][1] == {
+        "name": "touches", "help": "How often.", "kind": "int", "required": False, "least": 1, "option": "--times",
+        "single": False,
+    }  # fmt: skip
+    assert ([each.status_code for each in wrong], touched(redis_client)) == ([422, 422], {"m1": "thumb 3"})
     assert (audit.lines[1]["event"], audit.lines[1]["outcome"]) == ("rmq_touch", "done: messages touched: 1")
+    assert {name: audit.lines[1][name] for name in wish} == wish
