@@ -25,6 +25,7 @@ from rmq_console.host import HolderOf, changes, from_our_page, host_of, messages
 from rmq_console.queries import Count, Name, Offset, opened_console
 from rmq_console.shown import SHOWN_BYTES, message_shown, ms_of
 from rmq_core import Unsupported, __version__
+from rmq_core.admin.verbs import said
 from rmq_core.envelope.matching import Test
 from rmq_core.kernel.base import tools_of
 from rmq_core.observe.history import columns
@@ -53,7 +54,7 @@ async def history(request: Request, connection_id: str, name: Name, span: Span =
     return {
         "seconds": points[0].seconds,
         "columns": columns(points),
-        "marks": [mark.record() for mark in marks if mark.at >= first],
+        "marks": [{**mark.record(), "said": said(mark)} for mark in marks if mark.at >= first],
     }
 
 

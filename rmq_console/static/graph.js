@@ -92,7 +92,7 @@ function marking({ x, from, to, width }, marks) {
   let free = 0;
   return marks.filter((mark) => mark.at >= from && mark.at <= to).flatMap((mark) => {
     const left = x(mark.at);
-    const text = mark.short.length > 22 ? `${mark.short.slice(0, 21)}…` : mark.short;
+    const text = mark.said.length > 22 ? `${mark.said.slice(0, 21)}…` : mark.said;
     const wide = text.length * LABEL_PX;
     const start = left + wide > width ? left - wide : left + 3;
     const shown = start >= free;
@@ -127,7 +127,7 @@ function point(event, { at, lines, marks, show, place, drawing, tip }) {
   tip.replaceChildren(
     h("strong", {}, new Date(at[near]).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" })),
     ...lines.map(([kind, label, values]) => h(`span.key.${kind}`, {}, `${label} ${values[near] === null ? "–" : show(values[near])}`)),
-    ...marks.filter((mark) => Math.abs(mark.at - at[near]) <= step).map((mark) => h("span.tip-mark", {}, mark.short)));
+    ...marks.filter((mark) => Math.abs(mark.at - at[near]) <= step).map((mark) => h("span.tip-mark", {}, mark.said)));
   tip.hidden = false;
   const left = place.x(at[near]);
   tip.style.left = `${left > place.width - 170 ? left - 150 : left + 12}px`;

@@ -49,7 +49,7 @@ export function pastPanel({ where }) {
     if (wanted !== chosen) return undefined;
     const open = body.querySelector("details.numbers")?.open;
     for (const each of charts) each.stop();
-    const marks = found.marks.map((each) => ({ ...each, at: Date.parse(each.at), short: wording(each) }));
+    const marks = found.marks.map((each) => ({ ...each, at: Date.parse(each.at) }));
     charts = draw(found, marks);
     time.textContent = `as of ${new Date().toLocaleTimeString("en-GB")}`;
     return body.replaceChildren(...[h("div.charts", {}, charts.map((each) => each.element)), marked(marks), table(found, wanted, open)].filter(Boolean));
@@ -57,9 +57,6 @@ export function pastPanel({ where }) {
 
   return { element, load, leave: () => charts.forEach((each) => each.stop()), tick: () => Date.now() - read > RENEW_MS && load().catch(() => {}) };
 }
-
-const WORDS = { pause: "paused", resume: "resumed", redrive: "redriven", purge: "purged", edit: "edited", discard: "deleted", "run-now": "made ready early:", cancel: "removed" };
-const wording = ({ kind, text }) => (kind === "mark" ? text : [WORDS[kind] ?? kind, text].filter(Boolean).join(" "));
 
 function draw({ seconds, columns }, marks) {
   const size = Math.max(1, Math.ceil(columns.at.length / POINTS));
@@ -105,7 +102,7 @@ function grouped(values, size, join) {
 
 function marked(marks) {
   if (!marks.length) return null;
-  const rows = marks.toReversed().map((mark) => h("li", {}, h("span.when", { title: ago(mark.at) }, moment(mark.at)), h("strong", {}, mark.short), h("span.faint", {}, `by ${mark.by}`)));
+  const rows = marks.toReversed().map((mark) => h("li", {}, h("span.when", { title: ago(mark.at) }, moment(mark.at)), h("strong", {}, mark.said), h("span.faint", {}, `by ${mark.by}`)));
   return h("section.marks-list", {}, h("h3", {}, "Marks"), h("ul", {}, rows));
 }
 

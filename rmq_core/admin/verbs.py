@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rmq_core.errors import Unsupported
 from rmq_core.kernel.base import E, QueuePart
+from rmq_core.observe.history import Mark
 from rmq_core.protocol import DISCIPLINES
 
 
@@ -55,8 +56,8 @@ class Verb(NamedTuple):
     settings: what to set with `--set` of `rmq`, and why; empty where no setting matters.
     answer: makes the answer of the API from what the method returned; `rmq` passes the number of changed messages on.
     done: what it did, with {queue}, the names of required arguments, and {messages}, the first value of the answer.
-    outcome: the same for the audit log, with the names of the answer. past: the word in `nothing was …`, the answer about
-    what is not as the user saw it.
+    outcome: the same for the audit log, with the names of the answer. past: the word in the mark of the history, and in
+    `nothing was …`, the answer about what is not as the user saw it.
     """
 
     name: str
@@ -91,12 +92,14 @@ VERBS = {
             explains="Let claims of {queue} get no messages until it is resumed. Publishing goes on, and work that is"
             " already leased can be finished.",
             answer=lambda _: {"paused": True}, done="{queue} is paused", outcome="claims return no messages",
+            past="paused",
         ),
         Verb(
             "resume", "resume", "queue", "pause",
             label="Resume", picture="play", states=("paused",), asks="Resume {it}?",
             explains="Let claims of {queue} get messages again.",
             answer=lambda _: {"paused": False}, done="{queue} is resumed", outcome="claims return messages again",
+            past="resumed",
         ),
         Verb(
             "release_lease", "release", "lease", "release of a lease by its id",
@@ -127,6 +130,7 @@ VERBS = {
             explains="Make delayed messages of {queue} ready at once instead of when they are due.",
             answer=lambda changed: {"ready": changed},
             done="{messages} of {queue} ready now", outcome="the message is ready",
+            past="made ready early",
         ),
         Verb(
             "cancel", "cancel", "message", "way to remove a message by its id",
@@ -145,11 +149,11 @@ VERBS = {
             " it again.",
             answer=lambda _: {"forgotten": True}, done="forgot {queue}",
         ),
-        Verb("edit", "edit", "selection", "way to edit a dead letter"),
-        Verb("discard", "discard", "selection", "way to delete chosen dead letters"),
-        Verb("redrive", "redrive", "selection", "dead letters to redrive"),
-        Verb("redrive_some", "redrive", "selection", "redrive of chosen messages"),
-        Verb("purge", "purge", "selection", "purge"),
+        Verb("edit", "edit", "selection", "way to edit a dead letter", past="edited"),
+        Verb("discard", "discard", "selection", "way to delete chosen dead letters", past="deleted"),
+        Verb("redrive", "redrive", "selection", "dead letters to redrive", past="redriven"),
+        Verb("redrive_some", "redrive", "selection", "redrive of chosen messages", past="redriven"),
+        Verb("purge", "purge", "selection", "purge", past="purged"),
         Verb("mark", "mark", "selection", "history"),
     )
 }  # fmt: skip
@@ -177,6 +181,12 @@ OTHERS = {
 def offered() -> list[Verb]:
     """Return the verbs of which a command, a route and a button are made."""
     return [each for each in VERBS.values() if each.label]
+
+
+def said(mark: Mark) -> str:
+    """Return what a mark of the history says: `removed: message 7`, or its free text."""
+    past = {each.word: each.past for each in VERBS.values()}.get(mark.kind, mark.kind)
+    return mark.text if mark.kind == "mark" else ": ".join(filter(None, (past, mark.text)))
 
 
 def lacked() -> dict[str, str]:

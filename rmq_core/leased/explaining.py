@@ -14,8 +14,8 @@ from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.leased.inspecting import leases
 from rmq_core.leased.state import LeasedEngine
+from rmq_core.observe.fact import ENTRIES
 from rmq_core.observe.history import Mark, Step, Timeline
-from rmq_core.observe.tally import EVENTS
 from rmq_core.reports import LeaseInfo
 
 _LONG_HISTORY = 900  # bytes: beyond 1 KiB, the oldest lines are dropped
@@ -207,17 +207,17 @@ def _of_marks(
 
 
 def _what(mark: Mark, own: str) -> str:
-    return EVENTS.get(mark.kind, mark.kind) if mark.text == own else f"queue: {mark.kind}"
+    return ENTRIES.get(mark.kind, mark.kind) if mark.text == own else f"queue: {mark.kind}"
 
 
 def _concerns(mark: Mark, own: str, told: set[str], found: Found | None) -> bool:
     """Return whether a mark may be about a message, and the journal does not say the same."""
     if mark.kind == "redrive" and not mark.text.startswith("message "):
         return "redriven" not in told
-    if mark.kind not in EVENTS:
+    if mark.kind not in ENTRIES:
         return True
     if mark.text == own:
-        return EVENTS[mark.kind] not in told
+        return ENTRIES[mark.kind] not in told
     removed = mark.kind in {"discard", "cancel"}
     return not told and not mark.text.startswith("message ") and not (removed and found)
 
@@ -231,7 +231,7 @@ def _unknown(
     if not has_journal:
         told.append("the queue has no journal, so claims and acks are unknown: set LeasedConfig(journal=...)")
         if found is None:
-            told.append("it was acked, purged, cancelled or dropped, or never published. Check the id")
+            told.append("it was acked, dropped, or removed by an operator, or never published. Check the id")
         elif not publisher_of(found.message.headers):
             told.append("who published it: it has no headers that say so")
     elif found is None and not entries:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
 from rmq_core.exchange import Exchange
@@ -36,16 +36,30 @@ def begin_with(queue: Any, wrap: Callable[[Begin, Invocation], Exchange[Any]]) -
 
 
 class Act(StrEnum):
-    """What an operator does. It is a mark in the history and an entry of the journal, and no event."""
+    """What an operator does, by the word of its verb. It is a mark in the history, and no event of the queue.
 
-    EDIT = "edit"
-    DISCARD = "discard"
-    RUN_NOW = "run-now"
-    CANCEL = "cancel"
-    REDRIVE = "redrive"
-    PURGE = "purge"
-    PAUSE = "pause"
-    RESUME = "resume"
+    entry: the journal's word for each message that a fact of it names; empty for an act that names none.
+    """
+
+    entry: str
+
+    def __new__(cls, word: str, entry: str) -> Self:
+        made = str.__new__(cls, word)
+        made._value_, made.entry = word, entry
+        return made
+
+    EDIT = "edit", "edited"
+    DISCARD = "discard", "deleted"
+    RUN_NOW = "run-now", "run now"
+    CANCEL = "cancel", "cancelled"
+    REDRIVE = "redrive", "redriven"
+    PURGE = "purge", ""
+    PAUSE = "pause", ""
+    RESUME = "resume", ""
+
+
+ENTRIES = {str(act): act.entry for act in Act if act.entry}
+"""The kinds of marks that may name messages, and the journal's words for the same."""
 
 
 @dataclass(slots=True)

@@ -195,7 +195,7 @@ class QueueTotals(_Counted):
 class Mark:
     """Something that an operator did to a queue.
 
-    kind: `pause`, `resume`, `redrive`, `purge`, `edit`, `discard`, `run-now`, `cancel`, or a `mark` with free text.
+    kind: the word of the verb, such as `pause` or `run-now`, or `mark` for a free text.
     """
 
     at: datetime

@@ -34,13 +34,17 @@ end
 local function within(text, number_of)
   return text and string.find(text, number_of .. ' ', 1, true) == 1 and text or ''
 end
--- Returns the lines but for the oldest of them, or of those of some kinds, that are more than `most`.
-local ACTIONS = {edit = true, discard = true, ['run-now'] = true, cancel = true}
-local function newest(lines, most, kinds)
+-- Returns whether a mark is about single messages: its text is 'message <id>' or '<number> messages', and not free.
+local function of_messages(line)
+  local kind, text = string.match(line, '^%d+\t([^\t]*)\t[^\t]*\t(.*)\n')
+  return text and kind ~= 'mark' and (string.find(text, '^message ') or string.find(text, '^%d+ messages?$'))
+end
+-- Returns the lines but for the oldest of them, or of those that meet a condition, that are more than `most`.
+local function newest(lines, most, met)
   local counted, words = 0, {}
   for line in string.gmatch(lines, '[^\n]*\n') do words[#words + 1] = line end
   for i = #words, 1, -1 do
-    if not kinds or kinds[string.match(words[i], '\t([^\t]*)')] then
+    if not met or met(words[i]) then
       counted = counted + 1
       if counted > most then words[i] = '' end
     end
@@ -77,7 +81,7 @@ if #marks > 0 then
       redis.call('XADD', journal, 'NOMKSTREAM', '*', unpack(cjson.decode(entry)))
     end
   end
-  written[7], written[8] = 'marks', newest(newest(lines, 25, ACTIONS), 50)
+  written[7], written[8] = 'marks', newest(newest(lines, 25, of_messages), 50)
 end
 redis.call('HSET', history, unpack(written))
 redis.call('EXPIRE', history, 2764800)

@@ -19,7 +19,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease
 from rmq_core.observe.fact import Act, Begin, Fact, Invocation
 from rmq_core.observe.history import actor
-from rmq_core.observe.tally import EVENTS, lines
+from rmq_core.observe.tally import lines
 from rmq_core.policy import milliseconds, whole
 
 _AT_ONCE = 100
@@ -56,9 +56,9 @@ class Entries:
 
     def __call__(self, fact: Fact) -> None:
         if isinstance(fact.kind, Act):
-            if fact.kind in EVENTS:
+            if fact.kind.entry:
                 about = {"b": who(fact), "r": one_line(fact.reason)}
-                self._found.append((EVENTS[fact.kind], {"n": str(fact.count), **about}, list(fact.ids)))
+                self._found.append((fact.kind.entry, {"n": str(fact.count), **about}, list(fact.ids)))
         elif fact.kind is Operation.CLAIM and not isinstance(fact.lease, Lease):
             pass  # more messages of a large lease, whose claim has its entry
         elif fact.kind in _WORDS:

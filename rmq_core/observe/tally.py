@@ -1,7 +1,5 @@
 """`Tally`: the sink of the history, what a queue object has counted since its last flush.
 
-The marks of what operators do to single messages: edit, discard, run now, cancel, redrive.
-
 Each mark carries entries for the journal. The flush that stores the mark adds them if the queue keeps a journal, so an
 operator's process needs no journal setting.
 
@@ -20,13 +18,16 @@ from itertools import islice
 from math import frexp, inf
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
 from rmq_core.messages import Lease
 from rmq_core.observe.history import LETTERS, actor, bucket_below
+
+if TYPE_CHECKING:  # its module imports this one
+    from rmq_core.observe.fact import Act
 
 _IDS_OF_A_LINE = 1000
 _SAME = "\t"
@@ -63,8 +64,6 @@ def unpacked(text: str) -> Iterator[str]:
         yield whole_id
 
 
-EVENTS = {"edit": "edited", "discard": "deleted", "run-now": "run now", "cancel": "cancelled", "redrive": "redriven"}
-"""The kinds of marks, and the events of the journal that say the same about each message."""
 _MOST_IDS = 10_000
 _LONGEST_ID = 150
 
@@ -72,7 +71,7 @@ _LONGEST_ID = 150
 class Action(NamedTuple):
     """An action of an operator; what he does to several messages within a second becomes one mark."""
 
-    kind: str
+    kind: Act
     by: str
     detail: str
 
@@ -94,9 +93,9 @@ class Acted:
 def mark_of(done: Action, acted: Acted, *, entries: bool) -> str:
     """Return the line of a mark, and behind it the lines for the journal if `entries` is true."""
     line = "\t".join((done.kind, one_line(done.by), text_of(acted)))
-    if not (entries and acted.ids):
+    if not (entries and acted.ids and done.kind.entry):
         return line
-    return "\n".join([line, *lines_of(EVENTS[done.kind], acted.ids, n=len(acted.ids), by=done.by, r=done.detail)])
+    return "\n".join([line, *lines_of(done.kind.entry, acted.ids, n=len(acted.ids), by=done.by, r=done.detail)])
 
 
 def text_of(acted: Acted) -> str:
@@ -197,7 +196,7 @@ class Tally:
             self.noted.append((kind, count))
 
     def acted(
-        self, kind: str, count: int, ids: Iterable[str], by: str | Mapping[str, str] | None, text: str | None
+        self, kind: Act, count: int, ids: Iterable[str], by: str | Mapping[str, str] | None, text: str | None
     ) -> None:
         """Note what an operator did: to messages that are named, or else to the whole queue.
 

@@ -52,7 +52,7 @@ def test_every_method_for_operators_is_one_that_a_refusal_can_name() -> None:
     admins = [each.load().admin for each in DISCIPLINES.values()]
     listed = {name for admin in admins for name in dir(admin) if not name.startswith("_")}
     assert listed == set(lacked())
-    assert {str(act) for act in Act} <= {verb.word for verb in VERBS.values()}
+    assert {str(act) for act in Act} <= {verb.word for verb in VERBS.values() if verb.past != "changed"}
     assert not any(hasattr(each.load(), name) for each in DISCIPLINES.values() for name in lacked())
     for admin in admins:
         with pytest.raises(AttributeError, match="redirve"):
