@@ -11,6 +11,7 @@ import redis
 
 from rmq_core import Lease, LeasedConfig, LeasedQueue, Match, Stage
 from rmq_core.kernel.base import tools_of
+from tests.redis.test_interposed import listed
 
 
 class Counting:
@@ -83,6 +84,11 @@ CASES: dict[str, Case] = {
     "read": (held, lambda queue, lease: queue.read(lease)),
     "read_columns": (held, lambda queue, lease: tools_of(queue).read_columns(lease)),
     "backlog": (lambda _: None, lambda queue, _: queue.backlog()),
+    "export_page": (lambda _: None, lambda queue, _: tools_of(queue).export_page("ready")),
+    "import_chunk": (lambda _: None, lambda queue, _: tools_of(queue).import_chunk("file", "", "1", [])),
+    "import_progress": (lambda _: None, lambda queue, _: tools_of(queue).import_progress("file")),
+    "server_time": (lambda _: None, lambda queue, _: queue.admin.server_time()),
+    "unregister": (lambda queue: queue.admin.purge("ready"), lambda queue, _: queue.admin.unregister()),
     "stats": (held, lambda queue, _: queue.stats()),
     "leases": (held, lambda queue, _: queue.admin.leases()),
     "lease_info": (held, lambda queue, lease: queue.lease_info(lease.id)),
@@ -128,6 +134,10 @@ TRIPS = dict.fromkeys(CASES, 1) | {
     "cancel": 2, "close": 0, "discard": 2, "leases": 2, "messages": 0, "publish_staged": 5, "edit": 2,
     "redrive_some": 2, "release_lease": 2, "run": 2, "run_now": 2, "search": 2, "stats": 2, "why": 5,
 }  # fmt: skip
+
+
+def test_each_operation_has_its_number_of_round_trips_here() -> None:
+    assert listed("leased") - set(CASES) == set()
 
 
 @pytest.mark.parametrize("name", CASES)
