@@ -19,7 +19,7 @@ from rmq_cli.checks import paused
 from rmq_cli.opening import LOCAL, Discipline, Json, LeaseSeconds, Queue, RetryAfter, Settings, Url, connected
 from rmq_cli.output import Exit, complain, here, json_of, note, plain
 from rmq_core.batch import Batch
-from rmq_core.envelope.codec import Message
+from rmq_core.envelope.codec import Message, plain_fields
 from rmq_core.errors import ConfigurationError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.messages import Lease
@@ -29,6 +29,7 @@ from rmq_core.running import Abandoned, Refused
 
 _LOOK_S = 0.5
 _GRACE_S = 10
+_LONGEST = 4096
 
 
 def run_command(command: Sequence[str], data: bytes, about: Mapping[str, str], lease: Lease) -> int:
@@ -47,6 +48,15 @@ def run_command(command: Sequence[str], data: bytes, about: Mapping[str, str], l
         except BaseException:
             _end(child)
             raise
+
+
+def environment(queue: str, message: Message) -> dict[str, str]:
+    """Return the variables that describe a message to a command: `RMQ_QUEUE`, `RMQ_MESSAGE_ID` and its other fields."""
+    fields = plain_fields(message)
+    about = {"queue": queue, "message_id": fields.pop("id"), **fields}
+    texts = {f"RMQ_{name.upper()}": "" if value is None else str(value) for name, value in about.items()}
+    # A header may hold any text; with a NUL, or with 128 KiB, no command could be started.
+    return {name: text.replace("\0", "")[:_LONGEST] for name, text in texts.items()}
 
 
 def _watched(child: subprocess.Popen[bytes], lease: Lease) -> int:
@@ -165,8 +175,7 @@ class Consumer:
             self._write(message)
             return 0
         data = json_of(self._record(message)).encode() if self.as_json else message.raw
-        about = {"RMQ_QUEUE": self.queue.name, "RMQ_MESSAGE_ID": message.id, "RMQ_DELIVERIES": str(message.deliveries)}
-        return run_command(self.command, data, about, lease)
+        return run_command(self.command, data, environment(self.queue.name, message), lease)
 
     def _write(self, message: Message) -> None:
         out = sys.stdout

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import time
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from rmq_cli.output import ago, preview
 from rmq_core.admin.verbs import can
-from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, message_of
+from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, message_of, plain_fields
 from rmq_core.errors import MalformedMessage, UnknownPayloadKind
 from rmq_core.kernel.base import tools_of
 from rmq_core.reports import LeaseInfo, PublishReport, QueueStats, ReasonGroup
@@ -64,7 +63,9 @@ def _message_in(envelope: bytes) -> Message | None:
 
 
 STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
-MESSAGES = ("id", "age", "deliveries", "why", "payload")
+_FIRST, _LAST = ("id", "age", "deliveries"), ("why", "payload")
+_OTHERS = tuple(field for field in MESSAGE_FIELDS if field.name not in {*_FIRST, "enqueued_at"})
+MESSAGES = (*_FIRST, *(field.name for field in _OTHERS), *_LAST)
 REASONS = ("letters", "reason", "oldest", "newest", "example")
 LEASES = (
     "lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated", "first message",
@@ -85,26 +86,20 @@ def message_record(queue: str, message: Message) -> dict[str, Any]:
     failures = [{**one._asdict(), "at": one.at.isoformat()} for one in message.history]
     return {
         "queue": queue,
-        **{field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS},
+        **plain_fields(message),
         **shown,
         "headers": dict(message.headers),
         "history": failures,
     }
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON. An unknown time, which is stored as 0, becomes None."""
-    if isinstance(value, datetime):
-        return value.isoformat() if value.timestamp() else None
-    return value
-
-
 def message_row(message: Message) -> tuple[object, ...]:
-    """Return a message as a row; `why` is the last failure."""
+    """Return a message as a row under `MESSAGES`; `why` is the last failure."""
     age = time.time() - message.enqueued_ms / 1000 if message.enqueued_ms else None
     last = message.history[-1] if message.history else None
     why = f"{last.kind} {last.reason}".strip() if last else None
-    return (message.id, ago(age), message.deliveries, why, _payload(message))
+    others = (preview(str(field.of(message))) or None for field in _OTHERS)
+    return (message.id, ago(age), message.deliveries, *others, why, _payload(message))
 
 
 def reason_record(queue: str, group: ReasonGroup) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class Conditions:
         return " and ".join([*parts, *([f"id {', '.join(self.ids)}"] if self.ids else [])])
 
 
-_COLUMNS = ("state", "id", "age", "deliveries", "why", "lease", "owner", "payload")
+COLUMNS = ("state", *records.MESSAGES[:-1], "lease", "owner", records.MESSAGES[-1])
 _States = Annotated[
     list[str] | None,
     typer.Option("--state", help="Only messages in this state; may be repeated.", show_default=False),
@@ -194,12 +194,13 @@ def _show(queue: str, hits: list[Hit], *, as_json: bool) -> None:
             }
             emit(records.message_record(queue, hit.message) | about)
         return
-    show(_COLUMNS, map(_row, hits), f"no message of {queue} meets these conditions")
+    show(COLUMNS, map(row, hits), f"no message of {queue} meets these conditions")
 
 
-def _row(hit: Hit) -> tuple[object, ...]:
-    message_id, age, deliveries, why, payload = records.message_row(hit.message)
-    return (hit.state, message_id, age, deliveries, why, hit.message.lease_id or None, hit.owner or None, payload)
+def row(hit: Hit) -> tuple[object, ...]:
+    """Return a message as a row under `COLUMNS`."""
+    *about, payload = records.message_row(hit.message)
+    return (hit.state, *about, hit.message.lease_id or None, hit.owner or None, payload)
 
 
 def _tell_key(queue: Any, key: str, *, as_json: bool) -> None:

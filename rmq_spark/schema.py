@@ -50,8 +50,9 @@ class Column:
 
     leased: returns its values in the messages of a lease, as they are stored, or one value for all. browsed: returns
     its value in a browsed message, which may be null if `nullable`. filtered: whether browsing accepts filters on it.
-    field: the field of `NewMessage` that a sink fills with it. written: the types that the sink accepts. published:
-    converts a value that is not null to the one `NewMessage` expects; None when no conversion is needed.
+    field: the field of `NewMessage` that a sink fills with it. header: the header there, if it is that of one. written:
+    the types that the sink accepts. published: converts a value that is not null to the one `NewMessage` expects; None
+    when no conversion is needed.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Column:
     nullable: bool = False
     filtered: bool = False
     field: str = ""
+    header: str = ""
     written: tuple[type[T.DataType], ...] = ()
     published: Callable[[Any], Any] | None = None
 
@@ -73,13 +75,14 @@ _KINDS = {str: TEXT, int: T.IntegerType(), datetime: TIME}
 def _plain(field: MessageField) -> Column:
     kind, filtered = _KINDS[field.type], field.type is not datetime
     return Column(
-        field.name, kind, lambda of: field.values(of.fields), lambda at: field.of(at.message), filtered=filtered
-    )
+        field.name, kind, lambda of: field.values(of.fields), lambda at: field.of(at.message), filtered=filtered,
+        field="headers" if field.header else "", header=field.header, written=(T.StringType,),
+    )  # fmt: skip
 
 
 _ID, *_OTHERS = map(_plain, MESSAGE_FIELDS)
 COLUMNS = (
-    replace(_ID, name="message_id", field="id", written=(T.StringType,)),
+    replace(_ID, name="message_id", field="id"),
     Column("payload", T.BinaryType(), lambda of: of.fields.payloads, lambda at: at.message.raw),
     Column(
         "headers", T.MapType(TEXT, TEXT, valueContainsNull=False), lambda of: of.fields.headers,

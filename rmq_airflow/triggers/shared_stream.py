@@ -33,6 +33,7 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import RECONNECT_S, QueueTrigger, wait_for_ever
 from rmq_core import Lease, MalformedMessage, Message, QueueUnavailable, RedisMessageQueueError
 from rmq_core.asyncio import LeasedQueue
+from rmq_core.messages import plain_fields
 
 LEASE_S = 60.0
 OUTSTANDING = 100
@@ -45,8 +46,9 @@ class RedisQueueSharedStreamTrigger(QueueTrigger, BaseEventTrigger):
     """
     Turn each message of a queue into an event of the watched asset; assets that watch the same queue share one reader.
 
-    Every event contains ``{"queue", "message_id", "payload", "headers", "deliveries"}``. A payload of bytes is in
-    ``payload_base64`` instead of ``payload``. The headers contain the publisher's trace context.
+    Every event contains ``{"queue", "message_id", "payload", "headers"}`` and the other plain fields of the message,
+    such as ``deliveries``. A payload of bytes is in ``payload_base64`` instead of ``payload``. The headers contain the
+    publisher's trace context.
 
     :param redis_queue: the queue to read
     :param max_payload_bytes: a message with a larger payload becomes a dead letter
@@ -92,6 +94,18 @@ class Read(NamedTuple):
 
     event: dict[str, Any]
     payload_bytes: int
+
+    @classmethod
+    def of(cls, queue: str, message: Message) -> Read:
+        """Return the event of a message. Raises MalformedMessage for a payload that cannot be decoded."""
+        payload, fields = message.payload, plain_fields(message)
+        shown = (
+            {"payload_base64": base64.b64encode(payload).decode()}
+            if isinstance(payload, bytes)
+            else {"payload": payload}
+        )
+        about = {"queue": queue, "message_id": fields.pop("id"), **shown, "headers": dict(message.headers)}
+        return cls({**about, **fields}, len(message.raw))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -170,7 +184,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
 
     async def _read(self, held: InFlight) -> Read | None:
         try:
-            return _read_of(self._name, held.lease.messages[0])
+            return Read.of(self._name, held.lease.messages[0])
         except MalformedMessage:
             await self._settle(held, "refuse")
             return None
@@ -198,12 +212,3 @@ class Reader(SharedStreamProducer, LoggingMixin):
         for queue in (self._strict, self._queue):
             if queue is not None:
                 await queue.close()
-
-
-def _read_of(queue: str, message: Message) -> Read:
-    payload = message.payload
-    shown = (
-        {"payload_base64": base64.b64encode(payload).decode()} if isinstance(payload, bytes) else {"payload": payload}
-    )
-    event: dict[str, Any] = {"queue": queue, "message_id": message.id, **shown, "headers": dict(message.headers)}
-    return Read({**event, "deliveries": message.deliveries}, len(message.raw))

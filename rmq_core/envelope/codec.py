@@ -1,6 +1,4 @@
-r"""How a message is stored: envelopes, ids, chunks of envelopes. Pure: no Redis, no clock.
-
-Encodes messages as envelopes and decodes them. Pure: no Redis, no clock.
+r"""How a message is stored, and which fields it has: envelopes, ids, chunks of envelopes. Pure: no Redis, no clock.
 
 An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`. Its body
 `<id> <kind><length of headers> <headers><payload>` comes from the client. The scripts on the server write the part
@@ -23,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 from rmq_core.envelope.payloads import KINDS, decode_payload
 from rmq_core.errors import MalformedMessage, PayloadError, UnknownPayloadKind
@@ -125,6 +123,53 @@ def header_items(headers: bytes) -> Iterable[tuple[str, str]]:
     return items
 
 
+# Not a NamedTuple: type checkers do not know that a tuple can be a descriptor, and `message.tenant` has to be a str.
+@dataclass(frozen=True, slots=True)
+class MessageField:
+    """A field of a message that is one plain value; all code that shows messages shows each of these.
+
+    type: the type of the value. of: returns the value of a Message, or of a Job if it is a header. column: the field of
+    Columns that holds the value, in milliseconds for a datetime. header: the header that holds it, if it is the text of
+    one.
+    """
+
+    name: str
+    type: type
+    of: Callable[[Any], Any]
+    column: str
+    header: str = ""
+
+    @classmethod
+    def of_header(cls, name: str, header: str) -> MessageField:
+        """Return a field that is the text of a header; it is empty where the header is missing or holds no text."""
+        return cls(name, str, lambda message: _text(message.headers, header), "headers", header)
+
+    def values(self, columns: Columns) -> Sequence[Any]:
+        """Return the values of the field in many messages, as they are stored. Raises MalformedMessage."""
+        stored: Sequence[Any] = getattr(columns, self.column)
+        if not self.header:
+            return stored
+        named = json.dumps(self.header).encode()  # most messages lack the header, and need not be parsed
+        return [_text(dict(header_items(each)), self.header).encode() if named in each else b"" for each in stored]
+
+    @overload
+    def __get__(self, message: None, owner: object = None) -> MessageField: ...
+    @overload
+    def __get__(self, message: object, owner: object = None) -> str: ...
+    def __get__(self, message: object, owner: object = None) -> Any:
+        """Return the value in the message of which the field is an attribute."""
+        return self if message is None else self.of(message)
+
+
+class HeaderFields:
+    """The fields that are headers, one line each, such as `tenant = MessageField.of_header("tenant", "rmq-tenant")`.
+
+    `Message` and `Job` have them as attributes.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class MessageRef:
     """The position of a message in a lease; enough to settle it."""
@@ -135,7 +180,7 @@ class MessageRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(HeaderFields):
     """A message as delivered. `deliveries` is 1 for the first delivery; `index` is its place in the lease."""
 
     id: str
@@ -181,39 +226,24 @@ def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: i
     )
 
 
-class MessageField(NamedTuple):
-    """A field of a message that is one plain value; all code that shows messages shows each of these.
-
-    type: the type of the value. of: returns the value of a Message. column: the field of Columns that holds the value,
-    in milliseconds for a datetime. header: the header that holds the value, if it is a text in a header.
-    """
-
-    name: str
-    type: type
-    of: Callable[[Message], Any]
-    column: str
-    header: str = ""
-
-    @classmethod
-    def of_header(cls, name: str, header: str) -> MessageField:
-        """Return a field that is the text of a header; it is empty where the header is missing or holds no text."""
-        return cls(name, str, lambda message: _text(message.headers, header), "headers", header)
-
-    def values(self, columns: Columns) -> Sequence[Any]:
-        """Return the values of the field in many messages, as they are stored. Raises MalformedMessage."""
-        stored: Sequence[Any] = getattr(columns, self.column)
-        if not self.header:
-            return stored
-        named = json.dumps(self.header).encode()  # most messages lack the header, and need not be parsed
-        return [_text(dict(header_items(each)), self.header).encode() if named in each else b"" for each in stored]
-
-
 MESSAGE_FIELDS = (
     MessageField("id", str, lambda message: message.id, "ids"),
     MessageField("deliveries", int, lambda message: message.deliveries, "deliveries"),
     MessageField("enqueued_at", datetime, lambda message: message.enqueued_at, "enqueued_ms"),
+    *(each for each in vars(HeaderFields).values() if isinstance(each, MessageField)),
 )
 """All plain fields. Payload, headers and history are not among them, because each tool shows those in its own way."""
+
+
+def plain_fields(message: Message) -> dict[str, Any]:
+    """Return the plain fields by name, as JSON has them: a time in ISO 8601, or None where it is not known."""
+    return {field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat() if value.timestamp() else None  # an unknown time is stored as 0
+    return value
 
 
 class Columns(NamedTuple):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import Failure, failures_of
+from rmq_core.envelope.codec import Failure, HeaderFields, failures_of
 from rmq_core.envelope.payloads import PayloadLimits, check_json, decode_payload, encode_headers, encode_payload
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
 from rmq_core.policy import Backoff, Exponential, exponential
@@ -20,12 +20,7 @@ _NO_HEADERS: Mapping[str, str] = {}
 _NUMBERS = (bool, int, float)
 
 
-class Job(NamedTuple):
-    """A job. `attempt` is 1 the first time; `accepted` is False for a duplicate, which was not added.
-
-    attempts, backoff: the arguments of `add`; None if the queue's settings apply. headers: the argument of `publish`.
-    """
-
+class _JobFields(NamedTuple):
     id: str
     name: str
     data: Any
@@ -36,6 +31,15 @@ class Job(NamedTuple):
     headers: Mapping[str, str] = _NO_HEADERS
     history: tuple[Failure, ...] = ()
     accepted: bool = True
+
+
+class Job(HeaderFields, _JobFields):
+    """A job. `attempt` is 1 the first time; `accepted` is False for a duplicate, which was not added.
+
+    attempts, backoff: the arguments of `add`; None if the queue's settings apply. headers: the argument of `publish`.
+    """
+
+    __slots__ = ()
 
     @property
     def created_at(self) -> datetime | None:

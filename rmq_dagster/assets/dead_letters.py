@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import LeasedConfig, LeasedQueue, MalformedMessage, Message
+from rmq_core.messages import MESSAGE_FIELDS, plain_fields
 from rmq_core.reports import Progress, ReasonGroup
 from rmq_dagster.assets.queue import about, last_observation, last_version, observable
 from rmq_dagster.names import dead_letters_asset_name
@@ -66,7 +67,7 @@ class Letters:
                 **about(self.queue.name),
                 "rmq/dead_letters": self.count,
                 "rmq/reasons": table(_REASONS, map(_group, reasons)),
-                "rmq/newest": table(_NEWEST, map(_letter, self.newest)),
+                "rmq/newest": table(NEWEST_COLUMNS, map(letter, self.newest)),
                 **({} if read >= self.count else {"rmq/reasons_of_newest": read}),
             },
             data_version=None if version is None else dg.DataVersion(version),
@@ -108,7 +109,8 @@ def table(columns: dict[str, str], records: Iterable[dict[str, Any]]) -> dg.Tabl
 
 
 _REASONS = {"reason": "string", "count": "int", "oldest": "string", "newest": "string", "example": "string"}
-_NEWEST = {"id": "string", "failed_at": "string", "deliveries": "int", "reason": "string"}
+_PLAIN = {field.name: "int" if field.type is int else "string" for field in MESSAGE_FIELDS}
+NEWEST_COLUMNS = {**_PLAIN, "failed_at": "string", "reason": "string"}
 
 
 def _group(group: ReasonGroup) -> dict[str, Any]:
@@ -121,14 +123,10 @@ def _group(group: ReasonGroup) -> dict[str, Any]:
     }
 
 
-def _letter(message: Message) -> dict[str, Any]:
+def letter(message: Message) -> dict[str, Any]:
+    """Return a dead letter as a record of `NEWEST_COLUMNS`."""
     reason = (message.history[-1].reason or message.history[-1].kind) if message.history else UNKNOWN
-    return {
-        "id": message.id,
-        "failed_at": _text(_failed_at(message)),
-        "deliveries": message.deliveries,
-        "reason": reason,
-    }
+    return {**plain_fields(message), "failed_at": _text(_failed_at(message)), "reason": reason}
 
 
 def _failed_at(message: Message) -> datetime | None:

@@ -6,9 +6,8 @@ It is not a snapshot: messages that move while Spark reads may be missed or seen
 `leased` queue shows all states; others show ready and dead messages, up to 10,000 of each, because every discipline can
 list those.
 
-With `pushFilters`, comparisons of `state`, `lease`, `message_id`, `deliveries`, `reason` and `queue` with constants are
-evaluated during reading, before messages become rows. Spark refuses that unless
-`spark.sql.python.filterPushdown.enabled` is set.
+With `pushFilters`, comparisons of `FILTERED` columns with constants are evaluated before messages become rows. Spark
+refuses that unless `spark.sql.python.filterPushdown.enabled` is set.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The columns that a sink understands, and Arrow batches of them as messages.
 
 `payload` (or `value`, as Kafka's sink calls it) is text or bytes; a message may have its own `message_id`, `headers`
-and `delay_ms`, and the option `dedupKey` names the column of its deduplication key. Columns that reading adds to a
-message (`deliveries`, `lease` and so on) belong to that delivery and are left out. Any other column raises
+and `delay_ms`, and the option `dedupKey` names the column of its deduplication key. The column of a field that is a
+header decides that header, whatever `headers` holds. `OF_DELIVERY` is left out. Any other column raises
 ConfigurationError, because it would be lost silently.
 """
 
@@ -20,9 +20,11 @@ from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringTyp
 from rmq_core import ConfigurationError, NewMessage, PayloadError
 from rmq_core.orchestrate import with_publisher
 from rmq_spark.place.shards import Payload
-from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, ArrowBatch, Column
+from rmq_spark.schema import WHOLE, WRITTEN, ArrowBatch, Column
 
 PAYLOADS = ("payload", "value")
+OF_DELIVERY = frozenset(("deliveries", "enqueued_at", "lease", "queue"))
+"""Columns of a message that was read which say nothing about the one that is published."""
 TEXTS = (StringType, BinaryType)
 _WORDS = {
     StringType: "a string",
@@ -55,7 +57,12 @@ class SinkColumns:
         payloads = self._payloads(batch)
         if not self.own and self.dedup_key is None:
             return payloads
-        own = {WRITTEN[name].field: _own(batch, WRITTEN[name]) for name in self.own}
+        own: dict[str, Iterator[Any]] = {}
+        for column in map(WRITTEN.__getitem__, self.own):  # `headers` comes before the columns of headers
+            values = _own(batch, column)
+            if column.header:
+                values = map(partial(_with, column.header), own.get("headers", repeat(None)), values)
+            own[column.field] = values
         if self.dedup_key is not None:
             own["dedup_key"] = map(_key, _values(batch, self.dedup_key))
         made = map(NewMessage, payloads, *(own.get(field, repeat(None)) for field in NewMessage._fields[1:]))
@@ -79,7 +86,7 @@ def columns_of(schema: StructType, dedup_key: str | None = None, *, as_json: boo
         _check(given, dedup_key, (*TEXTS, *WHOLE))
     for name in own:
         _check(given, name, WRITTEN[name].written)
-    known = {payload, dedup_key, *WRITTEN, *MESSAGE_SCHEMA.names}
+    known = {payload, dedup_key, *WRITTEN, *OF_DELIVERY}
     if unknown := [name for name in given if name not in known]:
         raise ConfigurationError(
             f"column {unknown[0]!r} would not be published: a message has {payload}, {', '.join(WRITTEN)} and the"
@@ -109,6 +116,13 @@ def _check(given: Mapping[str, DataType], name: str, allowed: tuple[type[DataTyp
 def _own(batch: ArrowBatch, column: Column) -> Iterator[Any]:
     values, published = _values(batch, column.name), column.published
     return values if published is None else (None if value is None else published(value) for value in values)
+
+
+def _with(header: str, headers: Mapping[str, str] | None, text: str | None) -> Mapping[str, str] | None:
+    """Return headers with this text of a header, or without the header if the text is null or empty."""
+    if text:
+        return {**(headers or {}), header: text}
+    return headers and {name: value for name, value in headers.items() if name != header}
 
 
 def _values(batch: ArrowBatch, name: str) -> Iterator[Any]:

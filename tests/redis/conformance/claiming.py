@@ -43,7 +43,7 @@ def a_claim_and_a_read_of_columns_return_each_field_of_a_message(subject: Subjec
     }
     columns = columns_of(lease.envelopes, [0], lease.takeovers + 1)
     for field in MESSAGE_FIELDS:
-        (stored,) = getattr(columns, field.column)
+        (stored,) = field.values(columns)
         assert field.of(message) == AS_TOLD[field.type](stored)
 
 

@@ -15,8 +15,8 @@ from pyspark.sql.types import (
 )
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
-from rmq_spark.schema import WRITTEN
-from rmq_spark.write.columns import columns_of
+from rmq_spark.schema import MESSAGE_SCHEMA, WRITTEN
+from rmq_spark.write.columns import OF_DELIVERY, columns_of
 
 TEXTS = MapType(StringType(), StringType())
 
@@ -46,11 +46,19 @@ def test_a_message_has_the_values_of_its_row() -> None:
 
 
 def test_every_writable_column_fills_one_field_of_a_message() -> None:
-    fields = [column.field for column in WRITTEN.values()]
+    fields = [column.field for column in WRITTEN.values() if not column.header]
     assert len(set(fields)) == len(fields)
     assert set(fields) | {"payload", "dedup_key"} == set(NewMessage._fields), (
         "a field without a column in rmq_spark/schema.py"
     )
+
+
+def test_no_column_of_a_message_that_was_read_is_left_out_unless_it_is_named() -> None:
+    assert {*MESSAGE_SCHEMA.names} - {*WRITTEN, "payload"} == OF_DELIVERY
+    assert columns_of(MESSAGE_SCHEMA).names == {*MESSAGE_SCHEMA.names} - OF_DELIVERY
+    added = StructType([*MESSAGE_SCHEMA.fields, StructField("tenant", StringType())])
+    with pytest.raises(ConfigurationError, match="column 'tenant' would not be published"):
+        columns_of(added)
 
 
 @pytest.mark.parametrize("text", ["{", "1", '"text"'])
