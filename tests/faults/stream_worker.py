@@ -15,7 +15,7 @@ from typing import Any
 
 from rmq_core import QueueConsumer
 from rmq_core.streams import DbApi, EffectsOnce, QueueConfig, QueueMessage
-from tests.redis.streams.databases import ledger
+from tests.core.streams.databases import ledger
 
 STREAM, GROUP = "orders", "billing"
 STALE_MS = 400

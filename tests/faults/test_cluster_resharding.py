@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import pytest
 
 from rmq_core.protocol import DISCIPLINES
+from tests.core.conformance.stages import STAGES, Place, Stage
+from tests.core.conformance.subject import Subject
 from tests.faults import tally
 from tests.faults.load import Load, end
 from tests.faults.patience import PATIENCE_S
-from tests.redis.conformance.stages import STAGES, Place, Stage
-from tests.redis.conformance.subject import Subject
 from tests.servers import CLUSTERS, Cluster
 
 PAUSE_S = 0.01

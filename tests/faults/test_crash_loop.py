@@ -12,11 +12,11 @@ import pytest
 import redis
 
 from rmq_core import LeasedQueue
+from tests.core.leases import key
 from tests.faults import tally
 from tests.faults.crew import Member
 from tests.faults.report import Figure, page
 from tests.faults.victim import CONFIG
-from tests.redis.leases import key
 from tests.servers import Server
 
 ALIKE = pytest.mark.nightly(

@@ -17,10 +17,10 @@ import redis
 
 from rmq_core import Durability, LeasedConfig, LeaseLost, MessageRef
 from rmq_core.errors import NotDurable
+from tests.core.worlds import AsyncWorld, SyncWorld, World
 from tests.faults import tally
 from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import Server, start_server
 
 DURABLE = LeasedConfig(durability=Durability(replicas=1, timeout=0.2))

@@ -13,11 +13,11 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, QueueFull
+from tests.core.leases import expire, fall_due, payloads
+from tests.core.worlds import World
 from tests.faults import picture, tally
 from tests.faults.operations import refs
 from tests.faults.patience import eventually
-from tests.redis.leases import expire, fall_due, payloads
-from tests.redis.worlds import World
 
 CONFIG = LeasedConfig(max_deliveries=4, completed_log=10, failed_log=10)
 

@@ -22,12 +22,12 @@ from rmq_core.asyncio import Worker
 from rmq_core.envelope import codec
 from rmq_core.jobs import JobsConfig, NewJob
 from rmq_core.jobs.state import JobsKeys
+from tests.core.worlds import World
 from tests.faults import tally
 from tests.faults.crew import Member
 from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import World
 from tests.servers import Server
 
 CONFIG = JobsConfig(max_attempts=2, lease=30)

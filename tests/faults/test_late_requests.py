@@ -14,10 +14,10 @@ import pytest
 import redis
 
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, LeaseOwnedByOther, QueueFull, RedisMessageQueueError
+from tests.core.worlds import World
 from tests.faults import picture
 from tests.faults.operations import ONCE, claimed, dead, ids, nothing, published
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import World
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from rmq_core import Lease, RedisMessageQueueError, RedisSettings
+from tests.core.worlds import World
 from tests.faults import picture
 from tests.faults.operations import OPERATIONS, Operation
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import World
 
 Calm = tuple[Any, dict[str, Any], int]
 _names = itertools.count()

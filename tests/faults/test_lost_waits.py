@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.core.worlds import World
 from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import World
 
 # What a waiting claim sends: its registration, or the ack of the lease before, a claim that finds nothing, the block,
 # and the claim behind it.

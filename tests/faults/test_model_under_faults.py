@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from rmq_core import LeasedConfig
+from tests.core.leased.machine import Machine, tell_stories
+from tests.core.worlds import World
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.leased_machine import Machine, tell_stories
-from tests.redis.worlds import World
 
 
 class MachineOnAWire(Machine):

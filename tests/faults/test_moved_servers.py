@@ -10,10 +10,10 @@ import pytest
 
 from rmq_core import Lease, LeaseLost, WorkQueue, open_queue
 from rmq_core.protocol import DISCIPLINES
+from tests.core.conformance.kits import DELIVERIES, KITS, LONG_S, SHORT_S
+from tests.core.stored.golden import dump, load, now_ms
+from tests.core.stored.scenes import SCENES, golden
 from tests.faults import tally
-from tests.redis.conformance.kits import DELIVERIES, KITS, LONG_S, SHORT_S
-from tests.redis.stored.golden import dump, load, now_ms
-from tests.redis.stored.scenes import SCENES, golden
 from tests.servers import Server, start_server
 
 OLD = "7.0"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rmq_core import LeasedConfig, RedisSettings
+from tests.core.worlds import AsyncWorld, SyncWorld, World
 from tests.faults import tally
 from tests.faults.patience import eventually
-from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import Server, start_server
 
 CONFIG = LeasedConfig(lease=600, retry_budget=60)

@@ -12,10 +12,10 @@ from rmq_core import Lease
 from rmq_core.envelope import codec
 from rmq_core.reliable import ReliableConfig
 from rmq_core.reliable.state import ReliableKeys
+from tests.core.worlds import World
 from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import World
 
 CONFIG = ReliableConfig(worker="w", max_deliveries=2)
 

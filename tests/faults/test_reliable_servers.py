@@ -11,10 +11,10 @@ import redis
 
 from rmq_core import QueueFull
 from rmq_core.reliable import ReliableConfig
+from tests.core.reliable.bench import KEYS, age, payloads
+from tests.core.worlds import World
 from tests.faults import tally
 from tests.faults.patience import PATIENCE_S
-from tests.redis.reliable.bench import KEYS, age, payloads
-from tests.redis.worlds import World
 from tests.servers import Server, start_server
 
 

@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from rmq_core import QueueFull
+from tests.core.rotation.bench import age, entries, rotation
+from tests.core.worlds import World
 from tests.faults import tally
-from tests.redis.rotation.bench import age, entries, rotation
-from tests.redis.worlds import World
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import redis
 
 from rmq_core import Lease
 from rmq_core.rotation.state import RotationKeys
+from tests.core.worlds import World
 from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import World
 
 
 def popped(queue: Any) -> Any:

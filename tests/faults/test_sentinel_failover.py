@@ -15,11 +15,11 @@ import pytest
 
 from rmq_core import Durability, LeasedConfig, LeaseLost
 from rmq_core.protocol import DISCIPLINES
+from tests.core.conformance.kits import Kit
+from tests.core.conformance.stages import STAGES, Place, Stage
+from tests.core.conformance.subject import Subject
 from tests.faults import tally
 from tests.faults.load import BATCH, Load, end
-from tests.redis.conformance.kits import Kit
-from tests.redis.conformance.stages import STAGES, Place, Stage
-from tests.redis.conformance.subject import Subject
 from tests.servers import Trio
 
 DURABLE = Kit(lambda _, lease_s: LeasedConfig(lease=lease_s, durability=Durability(replicas=2, timeout=0.02)))

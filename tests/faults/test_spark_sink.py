@@ -22,8 +22,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rmq_core import LeasedQueue, NewMessage, QueueFull, Stage
 from rmq_core.leased.publishing import publish_staged
 from rmq_spark.write.sink import writer_of
+from tests.core.leases import drain, driver_of, engine_of, key
 from tests.faults import tally
-from tests.redis.leases import drain, driver_of, engine_of, key
 from tests.servers import Server
 
 AUTHOR = Path(__file__).parent / "spark_author.py"

@@ -8,12 +8,12 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, LeaseLost
+from tests.core.leases import expire
+from tests.core.worlds import World
 from tests.faults import picture, tally
 from tests.faults.crew import Member
 from tests.faults.patience import eventually
 from tests.faults.sleeper import CONFIG
-from tests.redis.leases import expire
-from tests.redis.worlds import World
 from tests.servers import Server
 
 BRIEF = "?socket_timeout=0.5"

@@ -18,10 +18,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rmq_core.errors import QueueError
+from tests.core.streams.stage import Journal, Stage
+from tests.core.worlds import World
 from tests.faults.patience import PATIENCE_S
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.streams.stage import Journal, Stage
-from tests.redis.worlds import World
 
 ACTS: dict[str, Callable[[Any, Any], Any]] = {
     "XREADGROUP": lambda consumer, _: consumer.next(),

@@ -11,7 +11,7 @@ import redis
 from rmq_core import QueueFull
 from rmq_core.errors import QueueError
 from rmq_core.streams import QueueConfig
-from tests.redis.worlds import World
+from tests.core.worlds import World
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import redis
 
 from rmq_core import StreamQueue
 from rmq_core.streams import EffectsOnce, QueueConfig
+from tests.core.streams.databases import Ledger, ledger, place_of
 from tests.faults import tally
 from tests.faults.crew import Member
 from tests.faults.patience import eventually
 from tests.faults.stream_worker import GROUP, STALE_MS, STREAM
-from tests.redis.streams.databases import Ledger, ledger, place_of
 from tests.servers import Server
 from tests.servers.postgres import Postgres, running_postgres
 

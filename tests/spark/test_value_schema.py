@@ -17,8 +17,8 @@ from rmq_spark import drain, parsed
 from tests.spark.conftest import QUEUE
 from tests.spark.streams import Stream
 from tests.spark.test_payloads import PAYLOADS
-from tests.unit.spark.test_values import DECLARED
-from tests.unit.spark.test_values import PAYLOADS as RANDOM
+from tests.spark.test_unit_values import DECLARED
+from tests.spark.test_unit_values import PAYLOADS as RANDOM
 
 SCHEMA = "id INT NOT NULL, name STRING, inner STRUCT<at: STRING, sizes: ARRAY<DOUBLE>>, big BIGINT, ok BOOLEAN"
 MORE = {

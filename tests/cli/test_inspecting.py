@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+import redis
+
+import rmq_core
+from rmq_core.protocol import open_queue
+from tests.core.leases import PATIENCE_S
+from tests.servers.process import until
+
+Rmq = Callable[..., Any]
+
+
+def publish(rmq: Rmq, discipline: str, queue: str = "q") -> None:
+    assert rmq("publish", queue, '{"n":1}', *(["-j"] if discipline == "streams" else []), "-d", discipline).code == 0
+
+
+def test_every_discipline_is_found_by_the_name_of_its_queue(rmq: Rmq, discipline: str) -> None:
+    publish(rmq, discipline)
+    assert rmq("queues", "list", "--json").records == [{"queue": "q", "discipline": discipline}]
+    found, named = (rmq("stats", *names, "--json").records[0] for names in ([], ["q"]))
+    assert (found["discipline"], found["ready"]) == (named["discipline"], named["ready"]) == (discipline, 1)
+    (record,) = rmq("peek", "q", "--json").records
+    assert record["payload"] in ({"n": 1}, '{"n":1}')
+    assert record["id"] in rmq("peek", "q").out
+
+
+@pytest.mark.parametrize("words", [("peek", "q"), ("dlq", "list", "q"), ("queues", "list")])
+def test_global_options_may_precede_the_command(
+    rmq: Rmq, server_url: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    publish(rmq, "leased")
+    expected = rmq(*words, "--json")
+    assert expected.code == 0
+    monkeypatch.setenv("RMQ_URL", "redis://localhost:1/0")
+    assert rmq("--url", server_url, "--json", *words)[:2] == expected[:2]
+    assert rmq("--url", "redis://localhost:2/0", *words, "--url", server_url, "--json")[:2] == expected[:2]
+    assert rmq(*words).code == 3
+
+
+def test_stats_have_the_documented_names(rmq: Rmq) -> None:
+    publish(rmq, "leased")
+    assert list(rmq("stats", "--json").records[0]) == [
+        "queue", "discipline", "ready", "delayed", "leased", "leases", "dead", "oldest_age", "paused", "isolated",
+    ]  # fmt: skip
+
+
+def stored(client: redis.Redis) -> dict[bytes, object]:
+    """What the queue holds, without the counts that the queue object of a test flushes about once a second."""
+    names: list[bytes] = client.keys("rmq:{q}:*")
+    return {name: client.dump(name) for name in names if b":slot:" not in name and not name.endswith(b":history")}
+
+
+def test_delayed_and_leased_messages_can_be_listed(rmq: Rmq, redis_client: redis.Redis) -> None:
+    with closing(rmq_core.LeasedQueue(redis_client, "q")) as queue:
+        queue.publish_many([f"together {number}" for number in range(4)])
+        for _ in range(2):
+            queue.nack(queue.claim(max_messages=4), delay=0)  # type: ignore[arg-type]
+        queue.publish_many([f"later {number}" for number in range(250)], delay=3600)
+        queue.publish_many([f"held {number}" for number in range(250)])
+        claims = [queue.claim(max_messages=240, owner=f"worker {number}", lease=3600) for number in range(2)]
+        held = {lease.id: lease for lease in claims if lease}  # one of the isolated messages, one of the others
+        before = stored(redis_client)
+
+        def peek(state: str, *more: str) -> list[dict[str, Any]]:
+            return list(rmq("peek", "q", "--state", state, "--json", *more).records)
+
+        delayed = peek("delayed", "-n", "300")
+        assert {one["payload"] for one in delayed} == {f"later {number}" for number in range(250)}
+        assert all(one["due_at"] > one["enqueued_at"] for one in delayed)
+        leased = Counter((one["lease"], one["owner"]) for one in peek("leased", "-n", "300"))
+        assert leased == {(lease.id, lease.owner): lease.count for lease in held.values()}
+        assert len(peek("isolated")) == queue.stats().isolated > 0
+        assert len(peek("ready", "-n", "3")) == len(peek("leased", "-n", "3")) == 3
+        assert "later " in rmq("peek", "q", "--state", "delayed").out
+        assert "worker 1" in rmq("peek", "q", "--state", "leased", "-n", "300").out
+        assert stored(redis_client) == before
+
+
+def test_a_name_used_by_two_disciplines_requires_the_discipline(rmq: Rmq) -> None:
+    publish(rmq, "reliable")
+    publish(rmq, "jobs")
+    ran = rmq("stats", "q")
+    assert ran.code == 2
+    assert "q' is jobs and reliable" in ran.err or "q' is reliable and jobs" in ran.err
+    assert rmq("stats", "q", "-d", "jobs").code == 0
+
+
+def test_an_unknown_queue_is_not_shown_as_an_empty_one(rmq: Rmq) -> None:
+    ran = rmq("stats", "typo")
+    assert (ran.code, ran.out) == (2, "")
+    assert "queues list" in ran.err
+
+
+def test_leases_show_their_holder_and_never_the_token(rmq: Rmq, server_url: str) -> None:
+    with rmq_core.LeasedQueue(server_url, "q") as queue:
+        queue.publish("a")
+        held = queue.claim(lease_id="dag/run", owner="try 1")
+        shown, told = rmq("leases", "q"), rmq("leases", "q", "--json")
+    assert told.records[0]["id"] == "dag/run"
+    assert told.records[0]["owner"] == "try 1"
+    assert "dag/run" in shown.out
+    assert held is not None
+    assert held.token is not None
+    assert not any(held.token.split(".")[1] in text for text in (*shown[1:], *told[1:]))
+
+
+@pytest.mark.parametrize("discipline", ["reliable", "streams", "rotation", "jobs"])
+def test_who_holds_messages_is_shown_of_disciplines_without_leases_too(
+    rmq: Rmq, server_url: str, discipline: str
+) -> None:
+    publish(rmq, discipline)
+    with rmq_core.open_queue(server_url, "q", discipline) as queue:
+        held = queue.claim(owner="me")
+        shown, told = rmq("leases", "q"), rmq("leases", "q", "--json")
+    assert held is not None
+    (record,) = told.records
+    assert record["count"] == 1
+    assert record["first"] == (None if discipline == "jobs" else held.message.id)
+    assert "first message" in shown.out
+
+
+def test_dead_letters_are_listed_redriven_and_purged(rmq: Rmq) -> None:
+    rmq("publish", "q", "a", "b")
+    rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
+    assert "nack exit code 1" in rmq("dlq", "list", "q").out
+    assert rmq("dlq", "redrive", "q", "--max", "1", "--json").records == [{"queue": "q", "redriven": 1}]
+    assert rmq("dlq", "purge", "q", "--yes", "--json").records == [{"queue": "q", "purged": 1}]
+    assert rmq("dlq", "list", "q").out == "q has no dead letters\n"
+    assert rmq("stats", "q", "--json").records[0]["ready"] == 1
+
+
+def test_purging_requires_a_confirmation_and_deletes_nothing_without_a_terminal(rmq: Rmq) -> None:
+    rmq("publish", "q", "a")
+    rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
+    ran = rmq("dlq", "purge", "q")
+    assert ran.code == 2
+    assert "Delete 1 dead letter of q (leased)" in ran.err
+    assert rmq("stats", "q", "--json").records[0]["dead"] == 1
+
+
+def test_reaping_returns_the_messages_of_a_dead_worker_of_a_reliable_queue(rmq: Rmq, server_url: str) -> None:
+    publish(rmq, "reliable")
+    dead = open_queue(server_url, "q", "reliable")
+    assert dead.claim() is not None
+    found = rmq("reap", "q", "--set", "timeout=0.001", "--json").records[0]
+    assert (found["returned"], found["dead"]) == (1, 0)
+    dead.close()
+
+
+def test_top_without_a_terminal_prints_one_table_after_another(rmq: Rmq) -> None:
+    publish(rmq, "leased")
+    publish(rmq, "jobs", "r")
+    records = rmq("top", "--times", "2", "--interval", "0.1", "--json").records
+    assert [record["queue"] for record in records] == ["q", "r"] * 2
+    assert "ready lately" in rmq("top", "q", "--times", "1").out
+
+
+def test_a_reaper_repeats_until_it_is_stopped(rmq: Rmq, server_url: str) -> None:
+    publish(rmq, "reliable")
+    arguments = [sys.executable, "-m", "rmq_cli", "reap", "q", "--every", "0.1", "--set", "timeout=0.2"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as reaper, open_queue(server_url, "q", "reliable") as dead:
+        assert dead.claim(wait=5) is not None
+        until(lambda: dead.stats().ready == 1, PATIENCE_S)
+        reaper.terminate()
+        told, _ = reaper.communicate(timeout=PATIENCE_S)
+    assert reaper.returncode == 0
+    assert b"1 returned, 0 dead" in told
+
+
+def test_an_empty_queue_is_forgotten_and_one_that_holds_anything_is_not(rmq: Rmq) -> None:
+    for name in ("typo", "orders"):
+        publish(rmq, "leased", name)
+    assert rmq("consume", "typo").code == 0
+    ran = rmq("queues", "forget", "typo")
+    assert (ran.code, ran.out) == (0, "forgot typo\n")
+    refused = rmq("queues", "forget", "orders")
+    assert refused.code == 1
+    assert "queue 'orders' holds 1 ready" in refused.err
+    assert rmq("queues", "list", "--json").records == [{"queue": "orders", "discipline": "leased"}]
+    assert rmq("queues", "forget", "typo").code == 2  # it is not registered

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import LeasedConfig, LeasedQueue, NewMessage, PayloadError
+from rmq_core.errors import PayloadTooDeep, PayloadTooLarge
+from rmq_core.leased.publishing import publish_many
+from rmq_core.protocol import DISCIPLINES, open_queue
+from tests.core.leases import drain, engine_of, fall_due, key, payloads, run, slowly, snapshot
+from tests.core.worlds import World
+
+PAYLOADS: list[Any] = [
+    "", "text", "two lines\nand a \x00", "żółć\u2028🦄", "0 1 2 b0 looks like an envelope", b"", b"\x00\xff\r\n $5",
+    {}, [], {"b": 1, "a": [1.5, None, True, "ż", {"": []}]}, [[], {}, "x"], "x" * 100_000,
+]  # fmt: skip
+
+
+def server_now(world: World) -> datetime:
+    seconds, micros = world.client.time()
+    return datetime.fromtimestamp(seconds + micros // 1000 / 1000, UTC)
+
+
+def test_payloads_of_every_kind_are_returned_unchanged(world: World) -> None:
+    queue = world.queue()
+    assert queue.publish_many(PAYLOADS).accepted == len(PAYLOADS)
+    found = payloads(queue.claim(max_messages=100).messages)
+    assert found == PAYLOADS
+    assert [type(payload) for payload in found] == [type(payload) for payload in PAYLOADS]
+
+
+def test_the_stored_bytes_of_a_payload_are_available(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(["ż", b"\xff", {"b": [1, "ż"], "a": None}])
+    messages = queue.claim(max_messages=3).messages
+    assert [message.raw for message in messages] == ["ż".encode(), b"\xff", '{"a":null,"b":[1,"ż"]}'.encode()]
+
+
+@pytest.mark.parametrize("config", [LeasedConfig(), LeasedConfig(dedup=True)])
+def test_messages_of_a_slow_publisher_have_their_true_age(world: World, config: LeasedConfig) -> None:
+    queue = world.queue(config=config)
+    queue.publish_many(slowly("x"))
+    messages = list(queue.messages(queue.claim(max_messages=9_000)))
+    times = [message.enqueued_ms for message in messages]
+    assert [message.payload for message in messages] == list(slowly("x", 0))
+    assert times == sorted(times)
+    assert times[-1] - times[0] >= 600
+    assert times[-1] - times[7_999] >= 600
+
+
+def test_the_server_corrects_the_time_of_a_publisher_with_a_wrong_clock(world: World) -> None:
+    queue, hour_ms = world.queue(), 3_600_000
+    engine_of(queue).registered = True
+    operation = publish_many(engine_of(queue), map(str, range(8_001)))
+    now_ms = int(run(world, queue, next(operation))[-1].rpartition(b"@")[2])
+    for wrong_ms in (now_ms + hour_ms, now_ms - hour_ms):
+        run(world, queue, operation.send([b"accepted 0 @%d" % wrong_ms] * 4))
+    messages = list(queue.messages(queue.claim(max_messages=9_000)))
+    assert [message.payload for message in messages] == list(map(str, range(8_001)))
+    assert max(abs(message.enqueued_ms - now_ms) for message in messages) < hour_ms / 2
+
+
+def test_the_limits_of_a_queue_hold_for_publishing_one_and_many(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_payload_bytes=10, max_payload_depth=2))
+    queue.publish_many(["x" * 10, b"y" * 10, [[1]]])
+    for refused, error in (("ż" * 6, PayloadTooLarge), ([[[]]], PayloadTooDeep)):
+        with pytest.raises(error):
+            queue.publish(refused)
+        with pytest.raises(error):
+            queue.publish_many([refused])
+    assert queue.stats().ready == 3
+
+
+def test_a_deduplication_key_is_accepted_once_even_when_its_message_is_done(world: World) -> None:
+    queue = world.queue()
+    assert queue.publish("a", dedup_key="k").accepted
+    assert not queue.publish("b", dedup_key="k").accepted
+    assert queue.publish("c", dedup_key="other").accepted
+    assert drain(queue) == ["a", "c"]
+    assert not queue.publish("d", dedup_key=b"k").accepted
+    assert drain(queue) == []
+
+
+def test_a_deduplication_key_is_remembered_for_its_window_only(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup_window=90))
+    queue.publish("a", dedup_key="k")
+    (marker,) = world.client.scan_iter(key("dedup:*"))
+    assert 80_000 < world.client.pttl(marker) <= 90_000
+    world.client.delete(marker)
+    assert queue.publish("a", dedup_key="k").accepted
+
+
+def test_payloads_are_deduplicated_by_their_canonical_form_when_configured(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup=True))
+    assert queue.publish({"a": 1, "b": [2]}).accepted
+    assert not queue.publish({"b": [2], "a": 1}).accepted
+    assert [queue.publish(payload).accepted for payload in ("1", b"1", [1], "1")] == [True, True, True, False]
+
+
+def test_the_deduplication_key_of_a_payload_may_be_computed(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup_key=lambda payload: payload["id"]))
+    assert queue.publish({"id": "a", "n": 1}).accepted
+    assert not queue.publish({"id": "a", "n": 2}).accepted
+    assert queue.publish({"id": "a", "n": 2}, dedup_key=lambda payload: str(payload["n"])).accepted
+    assert not queue.publish({"n": 3}, dedup_key="a").accepted
+
+
+@pytest.mark.parametrize("empty", ["", b"", lambda _: ""])
+def test_an_empty_deduplication_key_is_refused(world: World, empty: Any) -> None:
+    queue = world.queue()
+    with pytest.raises(PayloadError, match="dedup_key is empty"):
+        queue.publish("x", dedup_key=empty)
+    assert snapshot(world.client) == {}
+
+
+def test_a_forgotten_deduplication_key_can_be_published_again(world: World) -> None:
+    queue = world.queue()
+    queue.publish("a", dedup_key="k")
+    assert [queue.admin.forget("k"), queue.admin.forget("k")] == [True, False]
+    assert queue.publish("b", dedup_key="k").accepted
+
+
+def test_a_delayed_message_is_claimed_after_its_delay(world: World) -> None:
+    queue = world.queue()
+    queue.publish("later", delay=60)
+    queue.publish_many(["much later", "too"], delay=3600)
+    queue.publish("now")
+    assert drain(queue) == ["now"]
+    assert queue.stats()[:2] == (0, 3)
+    fall_due(world)
+    assert sorted(drain(queue)) == ["later", "much later", "too"]
+
+
+def test_the_delay_is_counted_from_the_servers_clock(world: World) -> None:
+    queue = world.queue()
+    before = server_now(world).timestamp() * 1000
+    queue.publish("x", delay=60)
+    after = server_now(world).timestamp() * 1000
+    ((_, due),) = world.client.zrange(key("delayed"), 0, -1, withscores=True)
+    assert before + 60_000 <= due <= after + 60_000
+
+
+def test_the_sync_and_the_async_queue_share_one_format(world: World) -> None:
+    world.queue().publish({"a": "ż"}, headers={"h": "1"})
+    with LeasedQueue(world.url, "q") as other:
+        message = other.claim().message  # type: ignore[union-attr]
+    assert (message.payload, message.headers) == ({"a": "ż"}, {"h": "1"})
+
+
+def test_thousands_of_identical_delayed_messages_are_stored_in_few_steps(world: World) -> None:
+    queue, count = world.queue(), 4000
+    world.client.config_resetstat()
+    assert queue.publish_many([NewMessage("p", id="x")] * count, delay=60).accepted == count
+    assert queue.stats().delayed == count
+    stats = world.client.info("commandstats")
+    steps = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("zadd", "zscore"))
+    assert steps < count * 30  # two for each, and one for each doubling and halving; one for each pair is 8,000,000
+    fall_due(world)
+    assert sum(queue.claim(max_messages=count).count for _ in range(4)) == count  # each makes a thousand ready
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_of_many_payloads_the_one_that_cannot_be_stored_is_named(redis_client: redis.Redis, discipline: str) -> None:
+    redis_client.flushdb()
+    with closing(open_queue(redis_client, "q", discipline)) as queue:
+        good = {"n": 1} if discipline == "streams" else "good"
+        with pytest.raises(PayloadError, match=r"^payloads\[1002\]: ") as caught:
+            queue.publish_many([good] * 1002 + [object(), good])  # type: ignore[list-item]
+        assert caught.value.index == 1002
+        assert queue.backlog().ready == caught.value.report.accepted  # type: ignore[attr-defined]

@@ -1,0 +1,64 @@
+"""A cluster of three: what a queue needs from other nodes than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from rmq_core.exchange import resending
+from rmq_core.kernel.keys import QUEUES, queues_of
+from rmq_core.protocol import DEFAULT, DISCIPLINES
+from tests.core.conformance.kits import KITS, LONG_S
+from tests.core.conformance.stages import STAGES, Place, Stage
+from tests.servers import Cluster, Server, name_on
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with closing(Cluster("7.0")) as made:
+        yield made
+
+
+@pytest.fixture(params=list(STAGES))
+def stage(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Stage]:
+    made = STAGES[request.param](Place(cluster.name, f"{cluster.url}?socket_timeout=1", ""))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("fault", [Server.kill9, Server.pause])
+def test_new_queues_work_while_the_node_of_the_list_of_queues_is_away_and_join_the_list_when_it_is_back(
+    cluster: Cluster, stage: Stage, fault: Callable[[Server], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = cluster.owner(QUEUES.decode())
+    name = name_on((cluster.nodes.index(listing) + 1) % 3)
+    queues = [stage.open(discipline, name, KITS[discipline].config(name, LONG_S)) for discipline in DISCIPLINES]
+
+    def away(node: Server) -> None:
+        fault(node)
+        for queue in queues:
+            exchanged(queue, 1)
+
+    cluster.fail_over(listing, away)
+    monkeypatch.setattr(resending, "_REST_S", 0.0)
+    resending._resting.clear()
+    for queue in queues:
+        exchanged(queue, 2)
+        queue.close()
+    with cluster.client() as client:
+        assert client.smembers(QUEUES) == {name.encode()}
+        for discipline in DISCIPLINES:
+            of_each = {discipline: client.smembers(queues_of(discipline)) for discipline in DISCIPLINES}
+        assert of_each == {discipline: {name.encode()} for discipline in DISCIPLINES} | {DEFAULT: set()}
+
+
+def exchanged(queue: Any, number: int) -> None:
+    """Publish a message and consume it."""
+    payload = f"order-{number}" if queue.discipline == "rotation" else {"order": number}
+    queue.publish(payload)
+    lease = queue.claim()
+    assert lease is not None, queue.discipline
+    queue.ack(lease)

@@ -1,1 +1,0 @@
-"""rmq_dagster without Redis, processes or clocks."""
