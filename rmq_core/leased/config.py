@@ -73,6 +73,8 @@ class LeasedConfig(PayloadLimits):
     def __post_init__(self) -> None:
         PayloadLimits.__post_init__(self)
         self._check_numbers()
+        if not isinstance(self.overflow, Overflow):
+            raise ConfigurationError(f"overflow must be an Overflow, as Overflow.BLOCK(5) is, not {self.overflow!r}")
         if self.overflow != Overflow.RAISE and self.max_ready is None:
             raise ConfigurationError("overflow needs max_ready: how many messages may wait")
         if self.overflow == Overflow.DROP_OLDEST and (self.dedup or self.dedup_key is not None):

@@ -286,7 +286,7 @@ def _insist(engine: LeasedEngine, call: Call, reply: bytes) -> Exchange[tuple[by
         began = now if began is None else began
         if overflow.kind != "block" or now - began >= overflow.timeout * 1000:
             most = engine.config.max_ready
-            raise QueueFull(f"queue {engine.keys.name!r} has no room: max_ready={most} messages wait; claim some")
+            raise QueueFull(f"queue {engine.keys.name!r} has no room: max_ready={most} messages may wait; claim some")
         yield Sleep(pause)
         pause = min(2 * pause, 0.25)
         reply, confirmed = apart(call, (yield call))
@@ -455,7 +455,7 @@ def publish_staged(
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     call = _commit(engine, publication, full, (sink, batch), milliseconds("remember", remember, minimum=0.001))
-    if not (yield from _committed(engine, call)):
+    if not (yield from _committed(engine, call, sum(each.count for each in full))):
         yield from drop_staged(engine, full)
         return False
     if full:
@@ -538,9 +538,12 @@ def _commit(
     return confirming(engine, call)
 
 
-def _committed(engine: LeasedEngine, call: Call) -> Exchange[bool]:
-    """Commit; retry while the queue is full, if `Overflow.BLOCK` allows. Return False if published before."""
-    overflow, pause, began = engine.config.overflow, 0.005, None
+def _committed(engine: LeasedEngine, call: Call, total: int) -> Exchange[bool]:
+    """Commit; retry while the queue is full, if `Overflow.BLOCK` allows. Return False if published before.
+
+    total: how many messages are staged; no wait makes room for more than `max_ready`.
+    """
+    overflow, most, pause, began = engine.config.overflow, engine.settings.max_ready, 0.005, None
     while True:
         reply, confirmed = apart(call, (yield call))
         verdict, _, rest = reply.decode().partition(" ")
@@ -552,9 +555,9 @@ def _committed(engine: LeasedEngine, call: Call) -> Exchange[bool]:
         if verdict != "full":
             raise ScriptFailed(f"publish_staged got unexpected reply {reply.decode()!r}")
         began = int(rest) if began is None else began
-        if overflow.kind != "block" or int(rest) - began >= overflow.timeout * 1000:
-            most = engine.config.max_ready
-            raise QueueFull(f"queue {engine.keys.name!r} cannot hold all staged messages: max_ready={most}; claim some")
+        if total > most or overflow.kind != "block" or int(rest) - began >= overflow.timeout * 1000:
+            remedy = "publish fewer at once or raise max_ready" if total > most else "claim some"
+            raise QueueFull(f"queue {engine.name!r} cannot hold {total} staged messages: max_ready={most}; {remedy}")
         yield Sleep(pause)
         pause = min(2 * pause, 0.25)
 

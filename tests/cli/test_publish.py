@@ -40,6 +40,12 @@ def test_an_unknown_setting_is_refused_with_the_known_ones(rmq: Rmq) -> None:
     assert "leased has no speed; it has backoff, " in ran.err
 
 
+def test_a_setting_that_no_text_can_give_is_refused(rmq: Rmq) -> None:
+    ran = rmq("publish", "q", "a", "--set", "max_ready=1", "--set", "overflow=block")
+    assert ran.code == 2
+    assert "overflow must be an Overflow" in ran.err
+
+
 def test_headers_and_delays_reach_the_message(rmq: Rmq) -> None:
     rmq("publish", "q", "a", "-H", "source=nyc=1")
     rmq("publish", "q", "later", "--delay", "60")

@@ -6,7 +6,7 @@ import pytest
 
 from rmq_core import LeasedConfig, Overflow, QueueFull
 from rmq_core.events import QueueEvent
-from tests.core.leases import PATIENCE_S, drain, fall_due, payloads, snapshot
+from tests.core.leases import PATIENCE_S, drain, fall_due, lose_answer, payloads, snapshot
 from tests.core.worlds import World
 
 CHUNK = 1000
@@ -24,6 +24,22 @@ def test_a_full_queue_refuses_and_nothing_is_written(world: World) -> None:
     with pytest.raises(QueueFull, match="max_ready=2"):
         queue.publish("c", dedup_key="k")
     assert snapshot(world.client) == before
+
+
+def test_each_client_keeps_to_its_own_bound(world: World) -> None:
+    wide, narrow = world.queue(config=limited(3)), world.queue(config=limited(1))
+    wide.publish_many(["a", "b"])
+    with pytest.raises(QueueFull, match="max_ready=1 messages may wait"):
+        narrow.publish("c")
+    wide.publish("c")
+    assert drain(narrow) == ["a", "b", "c"]
+
+
+def test_a_publish_that_filled_the_queue_and_lost_its_answer_succeeds_once(world: World) -> None:
+    queue = world.queue(config=limited(1))
+    lose_answer(queue, ConnectionError("the answer got lost"))
+    assert queue.publish("a").accepted
+    assert drain(queue) == ["a"]
 
 
 def test_delayed_messages_count_and_leased_ones_do_not(world: World) -> None:

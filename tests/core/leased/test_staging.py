@@ -125,6 +125,15 @@ def test_staging_for_a_full_queue_is_refused_as_a_whole(world: World) -> None:
     assert queue.publish_staged([stage])
 
 
+def test_more_staged_messages_than_the_queue_may_hold_are_refused_as_a_whole(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_ready=2))
+    stages = [queue.stage(["a", "b"]), queue.stage(["c"])]
+    with pytest.raises(QueueFull, match="hold 3 staged messages: max_ready=2; publish fewer at once or raise"):
+        queue.publish_staged(stages)
+    assert queue.claim() is None
+    assert queue.publish_staged(stages[:1])
+
+
 def test_dropping_the_oldest_cannot_be_combined_with_staging(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_ready=2, overflow=Overflow.DROP_OLDEST))
     with pytest.raises(ConfigurationError, match="DROP_OLDEST"):

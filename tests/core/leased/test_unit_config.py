@@ -56,6 +56,12 @@ def test_an_overflow_without_a_limit_is_refused(overflow: Overflow) -> None:
     assert LeasedConfig(overflow=overflow, max_ready=1).overflow == overflow
 
 
+@pytest.mark.parametrize("overflow", ["block", None, Overflow.BLOCK])
+def test_what_is_no_overflow_is_refused(overflow: Any) -> None:
+    with pytest.raises(ConfigurationError, match="overflow must be an Overflow"):
+        LeasedConfig(max_ready=1, overflow=overflow)
+
+
 @pytest.mark.parametrize("dedup", [{"dedup": True}, {"dedup_key": str}])
 def test_dropping_the_oldest_messages_with_deduplication_is_refused(dedup: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="DROP_OLDEST cannot be combined with dedup"):

@@ -7,11 +7,13 @@ import pytest
 from rmq_core.errors import (
     ConfigurationError,
     PayloadError,
+    QueueFull,
     QueueUnavailable,
     StageLost,
 )
 from rmq_core.leased.publishing import publish_staged, stage
 from rmq_core.messages import Stage
+from rmq_core.policy import Overflow
 from tests.core.leased.by_hand import drive, engine, result
 
 PLAIN, KEYED = Stage("plain", 2, plain=True), Stage("keyed", 1, plain=False)
@@ -37,6 +39,12 @@ def test_a_committed_publication_succeeds_although_redis_becomes_unreachable_the
     for replies in ([b"committed", away], [b"committed", [b"2 1 plain"], b"moved 1 0 1", away]):
         published, _ = drive(publish_staged(engine(), [PLAIN]), replies)
         assert published
+
+
+def test_a_blocking_publisher_does_not_wait_for_room_that_no_claim_can_make() -> None:
+    narrow = engine(max_ready=2, overflow=Overflow.BLOCK(60))
+    with pytest.raises(QueueFull, match="publish fewer at once or raise max_ready"):
+        result(publish_staged(narrow, [PLAIN, KEYED]), b"full 5")
 
 
 def test_a_sink_needs_a_name_and_a_whole_number() -> None:
