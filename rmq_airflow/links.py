@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.plugin import PREFIX, base_path
+from rmq_airflow.paths import PREFIX, base_path
 from rmq_core import ConfigurationError
 
 if TYPE_CHECKING:

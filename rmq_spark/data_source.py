@@ -23,8 +23,9 @@ from rmq_spark.read.browse import BROWSE, browse_reader
 from rmq_spark.read.lease import LeaseReader, info_of, plan
 from rmq_spark.read.values import check_value
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
-from rmq_spark.stream.options import HAS_LIMITS, STREAM
+from rmq_spark.stream.options import STREAM
 from rmq_spark.traces import without_trace
+from rmq_spark.versions import HAS_LIMITS
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter

@@ -1,23 +1,17 @@
 """The page "Queues" in Airflow's UI, and the background work of an API server.
 
 Law: schedulers, triggerers and workers load every plugin, so loading this one must cost nothing. They load only this
-file. Only an API server requests the application, and the first request to the page imports the page itself.
+file and `paths`. Only an API server requests the application, and the first request to the page imports the page.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
-from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import AirflowPlugin, conf
+from airflow.providers.common.compat.sdk import AirflowPlugin
 
-PREFIX = "/rmq"
-
-
-def base_path() -> str:
-    """Return the path under which Airflow is served, without a trailing slash; empty at the root of a host."""
-    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+from rmq_airflow.paths import PREFIX, base_path
 
 
 class RmqPlugin(AirflowPlugin):

@@ -32,7 +32,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import and_, select, tuple_
 
 from rmq_airflow.identity import TaskIdentity, microseconds
-from rmq_airflow.plugin import base_path
+from rmq_airflow.paths import base_path
 from rmq_console import Holder
 
 STARTED = "running"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rmq_spark.stream.options import HAS_LIMITS
+from rmq_spark.versions import HAS_LIMITS
 
 
 def drain(query: StreamingQuery) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 from rmq_spark.place.options import Option, duration, flag, size, text, whole
 from rmq_spark.place.source import DELIVERIES, PARTITIONS, PLACE, VALUE_SCHEMA
 
-HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
-"""Whether Spark passes sources the start of a batch and a limit, as it does from 4.2 on."""
 CONSUMER = text("consumer", "the name of this stream's reader, which no other query uses")
 APPLICATION = text("application", "the id of the Spark application").or_else(None)
 CONSUMER_TIMEOUT = duration("consumerTimeout", 0.1).or_else(10.0)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import DataFrame
 
+from rmq_core import ConfigurationError
 from rmq_spark.batch.claimed import ClaimedBatch
 from rmq_spark.runtime.shipping import reduced_with_package
-from rmq_spark.tables.log import Messages, append_under, batch_names, log_of
+from rmq_spark.tables.log import Messages, TableLog, append_under, batch_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +68,23 @@ class _Appender:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reduced_with_package(self)
+
+
+def log_of(table: Any) -> TableLog:
+    """Return the log of a table. Raises ConfigurationError for another object, or for a package that is missing."""
+    package = "deltalake" if isinstance(table, str | Path) else type(table).__module__.partition(".")[0]
+    if package == "deltalake":
+        from rmq_spark.tables.delta import DeltaLog  # needs an extra
+
+        return DeltaLog(table)
+    if package == "pyiceberg":
+        from rmq_spark.tables.iceberg import IcebergLog  # needs an extra
+
+        return IcebergLog(table)
+    raise ConfigurationError(
+        "table must be the path or URI of a Delta table, a deltalake.DeltaTable or a pyiceberg Table, not"
+        f" {type(table).__name__}"
+    )
 
 
 def _computed(batch: Messages, rows: Rows | None) -> pa.Table:

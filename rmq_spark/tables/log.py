@@ -1,13 +1,9 @@
-"""What both kinds of tables have in common: the names of batches, and appending what the log has not.
+"""What both kinds of tables have in common: the names of batches in a table's log, and appending what it has not.
 
-The names under which a table's log remembers batches: `consumer/stream` and number, or the name of a claim.
-
-They are not fences: a takeover of a lease raises its fence, although the messages are the same.
-
-What both kinds of tables have in common: look whether a batch is in the log, and append it if it is not.
-
-The order is fixed: look, compute, look again, write through the handle that was looked at. A writer that looked before
-another one committed the same batch gets a conflict, and looks again.
+A name is `consumer/stream` and a number, or the name of a claim. Names are not fences: a takeover of a lease raises its
+fence, although the messages are the same. The order of an append is fixed: look, compute, look again, write through the
+handle that was looked at. A writer that looked before another one committed the same batch gets a conflict, and looks
+again.
 """
 
 from __future__ import annotations
@@ -16,8 +12,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -26,7 +21,6 @@ from rmq_spark.batch.claimed import ClaimedBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 Messages: TypeAlias = ClaimedBatch | DataFrame
 """A batch of `claimed_batch` or `adopted_batch`, or the DataFrame that a stream passes to `foreachBatch`."""
@@ -114,23 +108,6 @@ class TableLog(Protocol):
 
     def commit(self, names: Sequence[BatchName], rows: pa.Table) -> None:
         """Append rows and names in one step to the version that was looked at. Raises CommitConflict."""
-
-
-def log_of(table: Any) -> TableLog:
-    """Return the log of a table. Raises ConfigurationError for another object, or for a package that is missing."""
-    package = "deltalake" if isinstance(table, str | Path) else type(table).__module__.partition(".")[0]
-    if package == "deltalake":
-        from rmq_spark.tables.delta import DeltaLog  # needs an extra
-
-        return DeltaLog(table)
-    if package == "pyiceberg":
-        from rmq_spark.tables.iceberg import IcebergLog  # needs an extra
-
-        return IcebergLog(table)
-    raise ConfigurationError(
-        "table must be the path or URI of a Delta table, a deltalake.DeltaTable or a pyiceberg Table, not"
-        f" {type(table).__name__}"
-    )
 
 
 def append_under(names: Sequence[BatchName], log: TableLog, rows: Callable[[], pa.Table], in_doubt: InDoubt) -> bool:

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from pyspark.sql import Row, datasource
+from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError
 from rmq_spark.schema import ArrowBatch, arrow_schema
+from rmq_spark.versions import STREAMS_ARROW
 from rmq_spark.write.settling import OPERATION
 from rmq_spark.write.sink import Sink, SinkWriter, Written, sink_of
 
@@ -46,6 +47,13 @@ class RowStreamWriter(StreamSinkWriter, DataSourceStreamWriter):
         return super().write(arrow_batches(iterator, self._schema))
 
 
+if STREAMS_ARROW:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+    class ArrowStreamWriter(StreamSinkWriter, DataSourceStreamArrowWriter):
+        """Write micro-batches that come as Arrow batches, from Spark 4.1 on."""
+
+
 def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
     """Return the stream writer that `format("rmq")` uses. Raises ConfigurationError before the query starts."""
     if overwrite:
@@ -53,11 +61,7 @@ def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite:
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
         raise ConfigurationError("option operation: a stream only publishes; write failed rows back in foreachBatch")
     sink = sink_of(given, schema)
-    if not hasattr(datasource, "DataSourceStreamArrowWriter"):  # before Spark 4.1
-        return RowStreamWriter(sink, schema)
-    from rmq_spark.write.stream_arrow import ArrowStreamWriter
-
-    return ArrowStreamWriter(sink)
+    return ArrowStreamWriter(sink) if STREAMS_ARROW else RowStreamWriter(sink, schema)
 
 
 def arrow_batches(rows: Iterator[Row], schema: StructType) -> Iterator[ArrowBatch]:

@@ -31,7 +31,8 @@ from rmq_spark import BatchPolicy, claimed_batch
 from rmq_spark.batch.held import name_of
 from rmq_spark.read.lease import info_of
 from rmq_spark.tables import BatchName, append_once, appending
-from rmq_spark.tables.log import TableLog, append_under, log_of
+from rmq_spark.tables.appending import log_of
+from rmq_spark.tables.log import TableLog, append_under
 from tests.spark.table_kits import KITS, log, rows_of
 
 QUEUE = "work"

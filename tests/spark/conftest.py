@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession, datasource
 
 from rmq_core import LeasedQueue
-from rmq_spark.stream.options import HAS_LIMITS
+from rmq_spark.versions import HAS_LIMITS
 
 QUEUE = "work"
 collect_ignore = [] if HAS_LIMITS else ["test_stream_spark_4_2.py", "processes/test_pipelines.py"]

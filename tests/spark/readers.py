@@ -10,8 +10,9 @@ from typing import Any
 
 from rmq_core import LeasedQueue
 from rmq_spark.place.options import OptionValues
-from rmq_spark.stream.options import HAS_LIMITS, STREAM
+from rmq_spark.stream.options import STREAM
 from rmq_spark.stream.spark_4_0 import Spark40StreamReader
+from rmq_spark.versions import HAS_LIMITS
 from tests.spark.conftest import QUEUE
 
 Plain = dict[str, Any]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from rmq_spark import drain
-from rmq_spark.stream.options import HAS_LIMITS
+from rmq_spark.versions import HAS_LIMITS
 from tests.spark.conftest import QUEUE, wait_for
 
 PATIENCE_S = 180

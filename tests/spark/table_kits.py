@@ -10,8 +10,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
+from rmq_spark.tables.appending import log_of
 from rmq_spark.tables.iceberg import PREFIX
-from rmq_spark.tables.log import TableLog, log_of
+from rmq_spark.tables.log import TableLog
 
 SCHEMA = pa.schema([("n", pa.int64())])
 NAME = "tests.numbers"

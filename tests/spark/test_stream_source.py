@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, datasource
 
 from rmq_core import LeasedQueue
 from rmq_spark import MESSAGE_SCHEMA, drain, register
-from rmq_spark.stream.options import HAS_LIMITS
+from rmq_spark.versions import HAS_LIMITS
 from tests.spark.streams import PATIENCE_S, Batches, Stream, until
 
 CANARY = "canary-77ab1c"

@@ -14,8 +14,9 @@ import pytest
 
 from rmq_spark.tables import BatchName, TableConflict, TableNotFound
 from rmq_spark.tables import log as logs
+from rmq_spark.tables.appending import log_of
 from rmq_spark.tables.iceberg import REMEMBER_FOR
-from rmq_spark.tables.log import CommitConflict, append_under, log_of
+from rmq_spark.tables.log import CommitConflict, append_under
 from tests.spark.table_kits import KITS, IcebergKit, Kit, log, rows_of
 
 CLAIM = [BatchName("run@1", 0)]

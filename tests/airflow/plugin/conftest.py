@@ -68,7 +68,7 @@ async def asking(auth_manager: Any) -> AsyncIterator[Asking]:
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from fastapi import FastAPI
 
-    from rmq_airflow.plugin import PREFIX
+    from rmq_airflow.paths import PREFIX
     from rmq_airflow.plugin.lazy import LazyApp
 
     airflow = FastAPI()

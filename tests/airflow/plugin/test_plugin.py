@@ -13,6 +13,7 @@ import pytest
 
 import rmq_airflow.plugin
 import rmq_console
+from rmq_airflow.paths import base_path
 from tests.airflow.plugin.conftest import Asking
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +48,7 @@ print(*sorted(set(sys.modules) - before))
 """
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
     ours = {name for name in loaded.split() if name.split(".")[0] not in sys.stdlib_module_names}
-    assert "rmq_airflow.plugin" in ours <= {"rmq_airflow", "rmq_airflow.plugin"}
+    assert "rmq_airflow.plugin" in ours <= {"rmq_airflow", "rmq_airflow.paths", "rmq_airflow.plugin"}
 
 
 def test_only_loading_the_fastapi_apps_imports_the_application_and_starts_no_thread() -> None:
@@ -66,9 +67,9 @@ print("result:", late, "rmq_airflow.plugin.app" in sys.modules, names, threading
 
 def test_the_view_uses_the_path_of_airflows_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://host/team/airflow/")
-    assert rmq_airflow.plugin.base_path() == "/team/airflow"
+    assert base_path() == "/team/airflow"
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://localhost:8080")
-    assert rmq_airflow.plugin.base_path() == ""
+    assert base_path() == ""
 
 
 def test_every_file_that_a_script_imports_exists() -> None:

@@ -1,0 +1,12 @@
+"""What the Spark of this process has. Asked of its modules and not of its version, which a vendor may have moved."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from pyspark.sql import datasource
+
+STREAMS_ARROW = hasattr(datasource, "DataSourceStreamArrowWriter")
+"""Whether Spark passes Arrow batches to the writer of a stream, as it does from 4.1 on; before that, rows."""
+HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
+"""Whether Spark passes sources the start of a batch and a limit, as it does from 4.2 on."""
