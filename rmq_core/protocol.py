@@ -52,20 +52,8 @@ DISCIPLINES = {
             ("BLPOP", "GET", "HGET", "PTTL", "ZRANGE", "SUBSCRIBE", "WAIT", "WAITAOF"),
             ("kernel/list_", "kernel/import_progress", "observe/"),
         ),
-        Discipline(
-            "reliable",
-            "ReliableQueue",
-            ("BLMOVE", "ZRANGE"),
-            ("kernel/list_",),
-            "reliable:",
-        ),
-        Discipline(
-            "rotation",
-            "RotationQueue",
-            ("BLPOP",),
-            keys="rotation:",
-            bare=True,
-        ),
+        Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("kernel/list_",), "reliable:"),
+        Discipline("rotation", "RotationQueue", ("BLPOP",), keys="rotation:", bare=True),
         Discipline(
             "streams",
             "StreamQueue",

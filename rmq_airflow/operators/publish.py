@@ -135,12 +135,7 @@ class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
         return total
 
     def _publish_apart(
-        self,
-        partition_by: PartitionBy,
-        hook: RedisQueueHook,
-        context: Context,
-        total: PublishedReport,
-        keys: set[str],
+        self, partition_by: PartitionBy, hook: RedisQueueHook, context: Context, total: PublishedReport, keys: set[str]
     ) -> None:
         for key, payloads in apart(self.redis_queue, partition_by, self._payloads(context)).items():
             part: PublishedReport = {"queue": self.redis_queue, "accepted": 0, "duplicates": 0, "dropped": 0}
@@ -158,12 +153,7 @@ class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
 
     def _publish(
-        self,
-        hook: RedisQueueHook,
-        name: str,
-        chunks: Iterable[list[Any]],
-        context: Context,
-        total: PublishedReport,
+        self, hook: RedisQueueHook, name: str, chunks: Iterable[list[Any]], context: Context, total: PublishedReport
     ) -> None:
         with closing(hook.work_queue(name, self.queue_config)) as queue:
             self._check(queue)

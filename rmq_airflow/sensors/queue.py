@@ -12,13 +12,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, get_args
 
-from airflow.providers.common.compat.sdk import (
-    AirflowSensorTimeout,
-    BaseSensorOperator,
-    Context,
-    PokeReturnValue,
-    conf,
-)
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, PokeReturnValue, conf
 from airflow.triggers.base import BaseTrigger, StartTriggerArgs
 
 from rmq_airflow.batch import (

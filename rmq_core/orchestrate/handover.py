@@ -305,11 +305,7 @@ class Handover:
         In this order: the parameter `--rmq-handover`, the extras of the session of Dagster Pipes that the process has
         opened, the environment. Raises ConfigurationError if there is none, or if two name different leases.
         """
-        places = (
-            in_parameters(sys.argv[1:]),
-            in_pipes(),
-            in_environment(os.environ),
-        )
+        places = (in_parameters(sys.argv[1:]), in_pipes(), in_environment(os.environ))
         found = [place for place in places if place is not None]
         if not found:
             raise ConfigurationError(

@@ -32,9 +32,7 @@ S = TypeVar("S")
 Awaited: TypeAlias = Coroutine[Any, Any, R]
 
 
-def method(
-    operation: Callable[Concatenate[S, P], Awaited[R]],
-) -> Callable[Concatenate[Stateful[S], P], Awaited[R]]:
+def method(operation: Callable[Concatenate[S, P], Awaited[R]]) -> Callable[Concatenate[Stateful[S], P], Awaited[R]]:
     """Return the method that awaits an operation."""
 
     async def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -43,9 +41,7 @@ def method(
     return shown_as(operation, call)
 
 
-class AbstractRedisGateway(
-    Gateway[Awaited[bool], Awaited[None], Awaited[ClaimedMessage | MessageData | None]],
-):
+class AbstractRedisGateway(Gateway[Awaited[bool], Awaited[None], Awaited[ClaimedMessage | MessageData | None]]):
     """The storage interface of a queue. Subclass it to store messages differently; the queue checks all return values.
 
     Its methods are coroutine functions. The heartbeat calls `renew_message_lease` from a task of its own, while other

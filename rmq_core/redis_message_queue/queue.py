@@ -467,9 +467,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-def method(
-    operation: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Stateful[S], P], R]:
+def method(operation: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Stateful[S], P], R]:
     """Return the method that runs an operation."""
 
     def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -56,9 +56,7 @@ def redis_queue_checks(
         yield from checks.results(context.instance, resource.stats(queue, config))
 
     decorated = dg.multi_asset_check(
-        name=f"{dagster_name(queue)}_checks",
-        specs=list(checks.specs.values()),
-        required_resource_keys={resource_key},
+        name=f"{dagster_name(queue)}_checks", specs=list(checks.specs.values()), required_resource_keys={resource_key}
     )
     return decorated(check)
 

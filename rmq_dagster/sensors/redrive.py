@@ -20,8 +20,7 @@ class RedriveConfig(dg.Config):
     """Which dead letters to redrive: those that meet all given conditions, or everything."""
 
     reason: str | None = Field(
-        default=None,
-        description="Reason of the newest failure; numbers and ids do not matter, and * is any text.",
+        default=None, description="Reason of the newest failure; numbers and ids do not matter, and * is any text."
     )
     group: str | None = Field(default=None, description="Group of the newest failure, as the asset's table shows it.")
     text: str | None = Field(default=None, description="Part of the payload as it is stored; case matters.")

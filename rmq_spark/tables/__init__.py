@@ -9,12 +9,4 @@ from __future__ import annotations
 from rmq_spark.tables.appending import append_once, appended, appender
 from rmq_spark.tables.log import BatchName, TableConflict, TableNotFound, batch_names
 
-__all__ = [
-    "BatchName",
-    "TableConflict",
-    "TableNotFound",
-    "append_once",
-    "appended",
-    "appender",
-    "batch_names",
-]
+__all__ = ["BatchName", "TableConflict", "TableNotFound", "append_once", "appended", "appender", "batch_names"]
