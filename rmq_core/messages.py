@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import inf
 from threading import Lock
 from time import monotonic
@@ -22,6 +22,7 @@ from rmq_core.envelope.codec import Payload, message_of
 from rmq_core.envelope.codec import header_items as header_items
 from rmq_core.envelope.codec import plain_fields as plain_fields
 from rmq_core.errors import ConfigurationError, LeaseLost
+from rmq_core.policy import moment
 
 
 class NewMessage(NamedTuple):
@@ -162,7 +163,7 @@ class Lease:
     @property
     def deadline(self) -> datetime | None:
         """The time at which it expires unless extended, in UTC by the server's clock; None means never."""
-        return None if self.deadline_ms is None else datetime.fromtimestamp(self.deadline_ms / 1000, UTC)
+        return None if self.deadline_ms is None else moment(self.deadline_ms)
 
     @property
     def complete(self) -> bool:

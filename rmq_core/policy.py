@@ -1,11 +1,11 @@
-"""Policies as small frozen values: backoff, overflow and durability. Pure: no IO, no clock."""
+"""Policies as small frozen values: backoff, overflow and durability; checks of settings, and times. Pure: no clock."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Protocol, runtime_checkable
 
 from rmq_core.errors import ConfigurationError
@@ -24,6 +24,11 @@ def seconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> 
 def milliseconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> int:
     """Return `seconds` in whole milliseconds, rounded up so that a duration above zero never becomes zero."""
     return -int(-seconds(parameter, value, minimum=minimum) * 1000 // 1)
+
+
+def moment(ms: float | bytes | str) -> datetime:
+    """Return a time of the server, which is in milliseconds."""
+    return datetime.fromtimestamp(float(ms) / 1000, UTC)
 
 
 def whole(parameter: str, value: int, *, minimum: int = 0) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from rmq_core.envelope.codec import nonce
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError
-from rmq_core.exchange import Call, Command, Exchange, Interrupted, Patience
+from rmq_core.exchange import Call, Command, Exchange, Interrupted, Patience, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.base import Engine, Method
 from rmq_core.observe.history import HistoryPoint, Mark, QueueTotals
@@ -87,18 +86,18 @@ def history(engine: Recorder, *, minutes: int | None = None, hours: int | None =
         "observe/history_read", engine.keys, unit=unit, unit_ms=seconds * 1000, ring=ring, most=count
     )  # fmt: skip
     first = current - count + 1
-    return [HistoryPoint.of(first + at, seconds, _text(each)) for at, each in enumerate(kept)]
+    return [HistoryPoint.of(first + at, seconds, each and text_of(each)) for at, each in enumerate(kept)]
 
 
 def totals(engine: Recorder) -> Exchange[QueueTotals]:
     """Return the counts and latencies since the history of the queue began."""
-    return QueueTotals.of(_text((yield Command(("HGET", engine.keys.history, "totals")))))
+    return QueueTotals.of(text_of((yield Command(("HGET", engine.keys.history, "totals"))) or ""))
 
 
 def marks(engine: Recorder) -> Exchange[list[Mark]]:
     """Return what operators did to the queue, newest last: pauses, redrives, purges and free marks, at most 50."""
-    lines = _text((yield Command(("HGET", engine.keys.history, "marks"))))
-    return [Mark.of(line) for line in (lines or "").splitlines()]
+    lines = text_of((yield Command(("HGET", engine.keys.history, "marks"))) or "")
+    return [Mark.of(line) for line in lines.splitlines()]
 
 
 def mark(engine: Recorder, text: str) -> Exchange[None]:
@@ -115,10 +114,6 @@ class Recorded:
     totals = Method(totals)
     marks = Method(marks)
     mark = Method(mark)
-
-
-def _text(value: bytes | str | None) -> str | None:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 _AT_ONCE = 500
@@ -207,8 +202,3 @@ def entries_about(engine: Journaled, message_id: str, most: int) -> Exchange[tup
             return found, True
         after = last.decode()
     return found, False
-
-
-def moment(at_ms: int) -> datetime:
-    """Return a time of the server."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -185,8 +184,3 @@ def chosen_by(
         return same and where.of_envelope(envelope)
 
     return test
-
-
-def moment(ms: int) -> datetime | None:
-    """Return a time, None for 0."""
-    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from rmq_core.errors import ScriptFailed
 from rmq_core.exchange.loading import Parameter, Script
 
 Encodable: TypeAlias = bytes | str | int
@@ -151,6 +152,18 @@ def _step(at: int, step: Callable[[], Any], wants: dict[int, Any], results: dict
 def blocks_for(block_ms: int) -> str:
     """A blocking command's timeout in seconds, at least 2 ms: Redis 6.2 truncates 0.001 to 0 (forever)."""
     return f"{max(2, block_ms) / 1000:.3f}"
+
+
+def text_of(reply: bytes | str) -> str:
+    """Return the reply to a plain command as text, which some clients make of it themselves."""
+    return reply if isinstance(reply, str) else bytes(reply).decode(errors="replace")
+
+
+def number_after(word: bytes, reply: bytes) -> int:
+    """Return the number after this word in a reply. Raises ScriptFailed for any other reply."""
+    if not reply.startswith(word):
+        raise ScriptFailed(f"the server answered {reply.decode(errors='replace')!r}")
+    return int(reply[len(word) :])
 
 
 def _named(parameters: Sequence[Parameter], values: Sequence[Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from rmq_core.envelope.codec import nonce, process
 from rmq_core.errors import FormatMismatch, RedisMessageQueueError, WrongKeyType
-from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.exchange import Call, Command, Exchange, text_of
 from rmq_core.exchange.loading import Parameter, Script, load
 
 
@@ -145,13 +145,9 @@ def explained(prefix: bytes, error: WrongKeyType) -> Exchange[RedisMessageQueueE
         stored = yield Command(("GET", format_key(prefix)))
     except RedisMessageQueueError:
         return error
-    kept, _, needs = _text(stored).partition(" ")
+    kept, _, needs = text_of(stored or "").partition(" ")
     if not kept.isdecimal() or int(kept) == FORMAT:
         return error
     mismatch = FormatMismatch(int(kept), FORMAT, needs)
     mismatch.__cause__ = error
     return mismatch
-
-
-def _text(stored: bytes | str | None) -> str:
-    return stored.decode(errors="replace") if isinstance(stored, bytes) else stored or ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
@@ -13,9 +12,9 @@ from rmq_core.jobs.job import Job, job_of
 from rmq_core.jobs.reclaiming import reclaim_all
 from rmq_core.jobs.state import GROUP, JobsEngine
 from rmq_core.kernel.keys import check_name
-from rmq_core.kernel.settling import lost
+from rmq_core.kernel.settling import lost, settled_record
 from rmq_core.messages import Lease, token_of
-from rmq_core.policy import whole
+from rmq_core.policy import moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord
 
 _LISTED = 1000
@@ -115,11 +114,7 @@ def lease_info(engine: JobsEngine, lease_id: str) -> Exchange[LeaseInfo | None]:
 
 def settled(engine: JobsEngine, lease_id: str) -> Exchange[SettledRecord | None]:
     """Return the record that every job of a caller-named lease was acked; None when there is none."""
-    record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
-    if record is None:
-        return None
-    acked, at_ms, owner = (record if isinstance(record, str) else record.decode()).split(" ", 2)
-    return SettledRecord(lease_id, int(acked), owner, _moment(at_ms))
+    return (yield from settled_record(lease_id, engine.keys.done(check_name("lease_id", lease_id))))
 
 
 def dead_letters(engine: JobsEngine, count: int = 10) -> Exchange[list[Message]]:
@@ -160,10 +155,4 @@ def _info(name: str, reply: Any) -> LeaseInfo:
     if isinstance(reply, Exception):
         raise reply
     owner, claimed, takeovers, deadline, count, settled, fence = reply
-    return LeaseInfo(
-        name, owner.decode(), "held", count, settled, takeovers, _moment(claimed), _moment(deadline), fence
-    )
-
-
-def _moment(ms: bytes | str) -> datetime:
-    return datetime.fromtimestamp(int(ms) / 1000, UTC)
+    return LeaseInfo(name, owner.decode(), "held", count, settled, takeovers, moment(claimed), moment(deadline), fence)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from rmq_core.envelope.matching import Match, chosen_by
 from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage, Unsupported
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Command, Exchange, Listen
+from rmq_core.exchange import Call, Command, Exchange, Listen, number_after, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.inspecting import stats
 from rmq_core.jobs.job import Job, check_id
@@ -26,6 +27,7 @@ from rmq_core.kernel.selecting import (
     drop_chosen,
     id_of,
     reasons_in,
+    redrive_all,
     search_pages,
 )
 from rmq_core.kernel.transfer import PAGE
@@ -100,21 +102,15 @@ def redrive(
     if not engine.prepared:
         yield from prepare(engine)
     try:
-        yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
+        if where is not None:
+            yield from redrive_where(engine, where, changes)
+        else:
+            call = partial(script, "jobs/redrive", engine.keys, engine.settings)
+            yield from redrive_all(call, changes)
     finally:
         engine.state(Operation.REDRIVE, changes.changed)
         engine.state(Act.REDRIVE, changes.changed)
     return changes.changed
-
-
-def _redrive_all(engine: JobsEngine, changes: Changes) -> Exchange[None]:
-    while not changes.over:
-        most = 1000 if changes.left is None else min(1000, changes.left)
-        call = script("jobs/redrive", engine.keys, engine.settings, most=most)
-        count = _count(call, (yield call), b"redriven ")
-        if not count:
-            break
-        changes.add(count)
 
 
 def purge(
@@ -140,8 +136,7 @@ def purge(
 def _purge(engine: JobsEngine, which: str) -> Exchange[int]:
     removed = 0
     while True:
-        call = script("jobs/purge", engine.keys, which=which, group=GROUP)
-        count = _count(call, (yield call), b"removed ")
+        count = number_after(b"removed ", (yield script("jobs/purge", engine.keys, which=which, group=GROUP)))
         removed += count
         if not count or which != "ready":
             return removed
@@ -244,12 +239,6 @@ def _id(job: Job | str) -> str:
     return job.id if isinstance(job, Job) else check_id(job)
 
 
-def _count(call: Call, reply: bytes, prefix: bytes) -> int:
-    if not reply.startswith(prefix):
-        raise refused(call.script.name, reply)
-    return int(reply[len(prefix) :])
-
-
 def cancel(engine: JobsEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
     """Remove a delayed job, or a ready one that no worker and no lease holds; return False when it is neither.
 
@@ -317,7 +306,7 @@ class JobEvent(NamedTuple):
 def events_position(engine: JobsEngine) -> Exchange[str]:
     """Return the position of the latest event, '0-0' when there is none."""
     last = yield Command(("XREVRANGE", engine.keys.events, "+", "-", "COUNT", 1))
-    return _text(last[0][0]) if last else "0-0"
+    return text_of(last[0][0]) if last else "0-0"
 
 
 def read_events(engine: JobsEngine, position: str, block_ms: int = 5000) -> Exchange[list[JobEvent]]:
@@ -328,14 +317,10 @@ def read_events(engine: JobsEngine, position: str, block_ms: int = 5000) -> Exch
 
 
 def _events(entry: Any) -> list[JobEvent]:
-    position, flat = _text(entry[0]), [_text(item) for item in entry[1]]
+    position, flat = text_of(entry[0]), [text_of(item) for item in entry[1]]
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     at_ms = int(position.split("-")[0])
     return [
         JobEvent(fields["event"], job_id, at_ms, fields.get("detail", ""), position)
         for job_id in fields["ids"].split(" ")
     ]
-
-
-def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode()

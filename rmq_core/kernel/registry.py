@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from rmq_core.errors import QueueFull, RedisMessageQueueError, ScriptFailed, WrongKeyType
-from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange import Command, Exchange, text_of
 from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.reports import PublishReport
@@ -91,9 +91,9 @@ def list_all(pipeline: Any) -> Any:
 def named_in(replies: Sequence[Iterable[bytes | str]]) -> list[tuple[str, str]]:
     """Return the names of the queues with their disciplines. A name used by two disciplines appears twice."""
     *own, every = replies
-    pairs = [(_text(name), discipline) for discipline, names in zip(DISCIPLINES, own, strict=True) for name in names]
+    pairs = [(text_of(name), discipline) for discipline, names in zip(DISCIPLINES, own, strict=True) for name in names]
     others = {name for name, _ in pairs}
-    return pairs + [(name, DEFAULT) for name in map(_text, every) if name not in others]
+    return pairs + [(name, DEFAULT) for name in map(text_of, every) if name not in others]
 
 
 def look_up(pipeline: Any, name: str) -> Any:
@@ -106,8 +106,3 @@ def look_up(pipeline: Any, name: str) -> Any:
 def found_in(replies: Sequence[int]) -> str | None:
     """Return the discipline of a queue; None if it is unknown. A registered queue without a discipline is leased."""
     return next((name for name, has_it in zip((*DISCIPLINES, DEFAULT), replies, strict=True) if has_it), None)
-
-
-def _text(name: bytes | str) -> str:
-    """Return a name as text. Another program may have added one that is not UTF-8; it must not hide all the others."""
-    return name if isinstance(name, str) else name.decode(errors="replace")

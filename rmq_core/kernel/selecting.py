@@ -14,17 +14,17 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import message_of
-from rmq_core.envelope.matching import Match, Test, chosen_by, group_of_reason, last_failure, moment
+from rmq_core.envelope.matching import Match, Test, chosen_by, group_of_reason, last_failure
 from rmq_core.envelope.stored import StoredPage
 from rmq_core.errors import ConfigurationError, MalformedMessage, ScriptFailed
-from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange import Call, Exchange, number_after
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.transfer import Cursor
+from rmq_core.policy import moment
 from rmq_core.reports import OnProgress, Progress, QueueStats, ReasonGroup, SearchPage
 
 PAGE = 1000
@@ -93,6 +93,16 @@ def change_chosen(place: Place, test: Test, change: Change, changes: Changes) ->
         steady = yield from _pass(place, test, change, changes)
         if steady or changes.over or changes.changed == before:
             return changes.changed
+
+
+def redrive_all(call: Callable[..., Call], changes: Changes) -> Exchange[None]:
+    """Redrive dead letters, the oldest first; `call` returns the call that redrives at most `most` of them."""
+    while not changes.over:
+        most = 1000 if changes.left is None else min(1000, changes.left)
+        count = number_after(b"redriven ", (yield call(most=most)))
+        if not count:
+            break
+        changes.add(count)
 
 
 def drop_chosen(place: Place, test: Test, changes: Changes, markers: Markers | None = None) -> Exchange[int]:
@@ -237,7 +247,7 @@ def found_in(page: StoredPage, target: str, test: Test, at: Position, total: int
     scanned = at.scanned + len(page.messages)
     return SearchPage(
         [message_of(one.envelope, lease_id=one.lease or "") for one in found],
-        [datetime.fromtimestamp(one.due_ms / 1000, UTC) for one in found if one.due_ms is not None],
+        [moment(one.due_ms) for one in found if one.due_ms is not None],
         [one.owner or "" for one in found] if target == "leased" else [],
         scanned, max(total, scanned), None if page.cursor is None else _text_of(target, scanned, total, page.cursor),
         page.moved,
@@ -305,9 +315,9 @@ class _Groups:
 
     def found(self) -> list[ReasonGroup]:
         return [
-            ReasonGroup(reason, count, moment(self._oldest.get(reason, 0)), moment(newest), example)
+            ReasonGroup(reason, count, moment(oldest) if oldest else None, moment(newest) if newest else None, example)
             for reason, count in self._counts.most_common()
-            for newest, example in [self._newest[reason]]
+            for oldest, (newest, example) in [(self._oldest.get(reason), self._newest[reason])]
         ]
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Command, Exchange, Pipeline
+from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.messages import Lease, token_of
-from rmq_core.reports import Outcome, SettleReport
+from rmq_core.policy import moment
+from rmq_core.reports import Outcome, SettledRecord, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
 """Some of the messages of a lease, where an operation does not apply to all."""
@@ -61,6 +62,15 @@ def expired(done: Reclaimed, lease_id: str, if_owner: str | None, record: bytes)
             raise LeaseAlreadySettled(lease_id, int(acked.split()[0]))
         raise LeaseLost(lease_id, "there is no lease of this id")
     return SettleReport(done.settled, done.dead)
+
+
+def settled_record(lease_id: str, key: bytes) -> Exchange[SettledRecord | None]:
+    """Return the record that a lease, whose id the caller chose, was acked as a whole; None when there is none."""
+    record = yield Command(("GET", key))
+    if record is None:
+        return None
+    acked, at_ms, owner = text_of(record).split(" ", 2)
+    return SettledRecord(lease_id, int(acked), owner, moment(at_ms))
 
 
 def check_queue(queue: str, lease: Lease) -> None:
@@ -147,7 +157,7 @@ def deadline_of(lease: Lease, reply: bytes) -> datetime | None:
     """Return the deadline that a script reports, None for a lease that never expires. Raises LeaseLost."""
     if reply == b"lost":
         raise lost(lease)
-    return None if reply == b"inf" else datetime.fromtimestamp(int(reply) / 1000, UTC)
+    return None if reply == b"inf" else moment(reply)
 
 
 def extend_each(calls: Iterable[Call]) -> Exchange[list[bool]]:

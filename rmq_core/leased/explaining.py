@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from rmq_core.admin.history import JournalEntry, entries_about, marks, moment
+from rmq_core.admin.history import JournalEntry, entries_about, marks
 from rmq_core.envelope.codec import Failure, Message, message_of, publisher_of, split
 from rmq_core.envelope.stored import group_of
 from rmq_core.errors import ConfigurationError
@@ -16,6 +16,7 @@ from rmq_core.leased.inspecting import leases
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.observe.fact import ENTRIES
 from rmq_core.observe.history import Mark, Step, Timeline
+from rmq_core.policy import moment
 from rmq_core.reports import LeaseInfo
 
 _LONG_HISTORY = 900  # bytes: beyond 1 KiB, the oldest lines are dropped

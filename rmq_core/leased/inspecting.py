@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
 from rmq_core.errors import ConfigurationError
-from rmq_core.exchange import Call, Command, Exchange, Pipeline
+from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import UNHELD, LeasedKeys, check_name
+from rmq_core.kernel.settling import settled_record
 from rmq_core.leased.claiming import isolation_of, reclaim_all
 from rmq_core.leased.publishing import PUBLICATION
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import IsolatedGroup, Lease, token_of
-from rmq_core.policy import whole
+from rmq_core.policy import moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
 _LISTED = 1000
@@ -149,7 +150,7 @@ def count_call(engine: LeasedEngine) -> Call:
 
 def held_call(engine: LeasedEngine, counted: Sequence[Any]) -> Call:
     """Return the call that counts the messages of the leases that `count_call` listed, at least one."""
-    keys, names = engine.keys, map(_text, counted[7])
+    keys, names = engine.keys, map(text_of, counted[7])
     return script("leased/held", lists=tuple(key for name in names for key in (keys.lease(name), keys.settled(name))))
 
 
@@ -173,10 +174,10 @@ def overview(engine: LeasedEngine) -> Exchange[Overview]:
     if not counted[7]:
         return Overview(stats_of(counted, 0), late=False)
     held = yield held_call(engine, counted)
-    first = _text(counted[7][0])
+    first = text_of(counted[7][0])
     reply = yield _info_call(engine.keys, first)
     deadline = None if reply is None else _info(first, reply).deadline
-    return Overview(stats_of(counted, held), deadline is not None and deadline <= _moment(counted[6]))
+    return Overview(stats_of(counted, held), deadline is not None and deadline <= moment(counted[6]))
 
 
 def _counts(engine: LeasedEngine, listed: int) -> Call:
@@ -199,16 +200,12 @@ def lease_info(engine: LeasedEngine, lease_id: str) -> Exchange[LeaseInfo | None
 def server_time(engine: LeasedEngine) -> Exchange[datetime]:
     """Return the time of the Redis server, by which leases expire; the clock of this machine may differ."""
     _, _, _, _, _, _, now, *_ = yield _counts(engine, 1)
-    return _moment(now)
+    return moment(now)
 
 
 def settled(engine: LeasedEngine, lease_id: str) -> Exchange[SettledRecord | None]:
     """Return the record that a lease, whose id the caller chose, was acked as a whole; None when there is none."""
-    record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
-    if record is None:
-        return None
-    acked, at_ms, owner = _text(record).split(" ", 2)
-    return SettledRecord(lease_id, int(acked), owner, _moment(at_ms))
+    return (yield from settled_record(lease_id, engine.keys.done(check_name("lease_id", lease_id))))
 
 
 def peek(engine: LeasedEngine, count: int = 1) -> Exchange[list[Message]]:
@@ -239,7 +236,7 @@ def browse(engine: LeasedEngine, target: str, offset: int = 0, count: int = 25) 
     key, kind = stored_in(engine, target)
     most = min(whole("count", count, minimum=1), _LISTED)
     total, found, due = yield browsing(key, kind, whole("offset", offset), most)
-    return MessagePage(total, [message_of(envelope) for envelope in found], [_moment(ms) for ms in due])
+    return MessagePage(total, [message_of(envelope) for envelope in found], [moment(ms) for ms in due])
 
 
 def browsing(key: bytes, kind: str, offset: int, most: int) -> Call:
@@ -255,7 +252,7 @@ def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:
 
 
 def _infos(engine: LeasedEngine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:
-    keys, names = engine.keys, [_text(name) for name in ids]
+    keys, names = engine.keys, [text_of(name) for name in ids]
     if not names:
         return []
     replies = yield Pipeline(tuple(_info_call(keys, name) for name in names))
@@ -270,19 +267,11 @@ def _info(name: str, reply: Any) -> LeaseInfo:
     if isinstance(reply, Exception):
         raise reply
     owner, state, claimed, takeovers, deadline, count, settled_count, fence = reply[:8]
-    until = None if b"inf" in deadline else _moment(deadline)
+    until = None if b"inf" in deadline else moment(deadline)
     return LeaseInfo(
-        name, owner.decode(), _STATES.get(state, "returning"), count, settled_count, takeovers, _moment(claimed), until,
+        name, owner.decode(), _STATES.get(state, "returning"), count, settled_count, takeovers, moment(claimed), until,
         int(fence), isolation_of(reply[8:]),
     )  # fmt: skip
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _moment(ms: bytes | str) -> datetime:
-    return datetime.fromtimestamp(float(ms) / 1000, UTC)
 
 
 def _age(oldest: bytes, now: bytes) -> float | None:

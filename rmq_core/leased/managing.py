@@ -13,7 +13,7 @@ from rmq_core.envelope.payloads import decode_payload, digest, encode_headers, e
 from rmq_core.envelope.stored import StoredMessage, StoredPage
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.exchange import Call, Command, Exchange, number_after
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import QUEUES, UNHELD, check_name
 from rmq_core.kernel.selecting import (
@@ -29,6 +29,7 @@ from rmq_core.kernel.selecting import (
     number_in,
     position_of,
     reasons_in,
+    redrive_all,
     wanted_ids,
 )
 from rmq_core.kernel.settling import expired
@@ -130,14 +131,7 @@ def remove(
     reply = yield script(
         "leased/cancel", key=key, markers=markers, kind=kind, window_ms=engine.dedup_window_ms, messages=envelopes
     )
-    return number(reply, b"removed ")
-
-
-def number(reply: bytes, prefix: bytes) -> int:
-    """Return the number in a reply. Raises ScriptFailed for any other reply."""
-    if not reply.startswith(prefix):
-        raise ScriptFailed(f"the server answered {reply.decode()!r}")
-    return int(reply[len(prefix) :])
+    return number_after(b"removed ", reply)
 
 
 def _page(engine: LeasedEngine, target: str, at: Position) -> Exchange[tuple[StoredPage, int]]:
@@ -209,20 +203,14 @@ def redrive(
         whole("max_messages", max_messages, minimum=1)
     changes = Changes(max_messages, progress)
     try:
-        yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
+        if where is not None:
+            yield from redrive_where(engine, where, changes)
+        else:
+            yield from redrive_all(partial(script, "leased/redrive", engine.keys, bell=engine.keys.bell), changes)
     finally:
-        _redriven(engine, changes.changed)
+        engine.state(Operation.REDRIVE, changes.changed)
+        engine.state(Act.REDRIVE, changes.changed)
     return changes.changed
-
-
-def _redrive_all(engine: LeasedEngine, changes: Changes) -> Exchange[None]:
-    keys = engine.keys
-    while not changes.over:
-        ask = 1000 if changes.left is None else min(1000, changes.left)
-        count = number((yield script("leased/redrive", keys, most=ask, bell=keys.bell)), b"redriven ")
-        if not count:
-            break
-        changes.add(count)
 
 
 def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
@@ -237,7 +225,7 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
     for lo in range(0, len(chosen), _CHOSEN):
         some = chosen[lo : lo + _CHOSEN]
         reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
-        moved += number(reply, b"redriven ")
+        moved += number_after(b"redriven ", reply)
     engine.state(Operation.REDRIVE, moved)
     # others may redrive at the same time
     engine.state(Act.REDRIVE, moved, ids=list(found) if moved == len(found) else ())
@@ -275,7 +263,7 @@ def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
         call = script("leased/purge", key=key, delayed=engine.keys.delayed, kind="ready")
     else:
         call = script("leased/purge", key=key, kind=kind)
-    return number((yield call), b"removed ")
+    return number_after(b"removed ", (yield call))
 
 
 def pause(engine: LeasedEngine) -> Exchange[None]:
@@ -312,7 +300,7 @@ def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key be published again before its window ends; return False when it was not remembered."""
     known = engine.keys.dedup(digest("key", key_bytes(dedup_key)))
     reply = yield script("leased/purge", key=known, kind="string")
-    return bool(number(reply, b"removed "))
+    return bool(number_after(b"removed ", reply))
 
 
 def remembered(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[float | None]:
@@ -409,11 +397,6 @@ def checked_id(message_id: str) -> str:
     return message_id
 
 
-def _redriven(engine: LeasedEngine, moved: int) -> None:
-    engine.state(Operation.REDRIVE, moved)
-    engine.state(Act.REDRIVE, moved)
-
-
 def _pause(engine: LeasedEngine, on: str) -> Call:
     return script("leased/pause", engine.keys, paused=on, bell=engine.keys.bell)
 
@@ -441,7 +424,7 @@ def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
     if not found:
         return False
     reply = yield script("leased/run_now", keys, bell=keys.bell, message=found[message_id])
-    moved = number(reply, b"ready ")
+    moved = number_after(b"ready ", reply)
     engine.state(Act.RUN_NOW, moved, ids=[message_id])
     return bool(moved)
 
@@ -477,7 +460,7 @@ def edit(
         "leased/redrive_edited", keys, bell=keys.bell, letter=found[message_id], new_body=body, owner=who,
         reason=one_line(what),
     )  # fmt: skip
-    moved = number(reply, b"redriven ")
+    moved = number_after(b"redriven ", reply)
     engine.state(Operation.REDRIVE, moved, message_id=message_id)
     engine.state(Act.EDIT, moved, ids=[message_id], by=who, reason=what)
     return bool(moved)

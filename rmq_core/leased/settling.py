@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from rmq_core.envelope.codec import Message, MessageRef, stored_deliveries
 from rmq_core.envelope.payloads import one_line
@@ -11,7 +11,7 @@ from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.settling import Some, extend_each, without_trimmed
+from rmq_core.kernel.settling import Some, deadline_of, extend_each, without_trimmed
 from rmq_core.leased.publishing import apart, check, confirming
 from rmq_core.leased.reclaiming import state_dead
 from rmq_core.leased.state import LeasedEngine
@@ -33,7 +33,9 @@ def extend(engine: LeasedEngine, lease: Lease, by: timedelta | float | None = No
     expires. Costs the same for 1 and for 1,000,000 messages. Raises LeaseLost.
     """
     reply = yield extension(engine, lease, by)
-    return extended(engine, lease, reply)
+    if reply == b"lost":
+        raise engine.lost(lease)
+    return deadline_of(lease, reply)
 
 
 def extend_all(engine: LeasedEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
@@ -46,12 +48,6 @@ def extension(engine: LeasedEngine, lease: Lease, by: timedelta | float | None) 
         "leased/extend", engine.keys, engine.settings, lease=engine.keys.lease(lease.id), lease_id=lease.id,
         token=token_of(lease), lease_ms=engine.lease_ms(by, "by"),
     )  # fmt: skip
-
-
-def extended(engine: LeasedEngine, lease: Lease, reply: bytes) -> datetime | None:
-    if reply == b"lost":
-        raise engine.lost(lease)
-    return None if reply == b"inf" else datetime.fromtimestamp(int(reply) / 1000, UTC)
 
 
 def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:

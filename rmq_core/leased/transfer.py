@@ -9,7 +9,7 @@ from rmq_core.envelope import stored as kept
 from rmq_core.envelope.payloads import SHAPED
 from rmq_core.envelope.stored import StoredMessage, StoredPage, group_of
 from rmq_core.errors import PayloadError
-from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange import Command, Exchange, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.registry import ready
 from rmq_core.kernel.transfer import KEEP_MS, PAGE, Cursor, ImportEntry, list_page, progress_key, states_only, stored
@@ -88,7 +88,7 @@ def _leased_page(engine: LeasedEngine, cursor: Cursor) -> Exchange[StoredPage]:
     """Return a page of the messages of one lease; then the next of the leases that the first page found follows."""
     if not cursor:
         ids = yield Command(("ZRANGE", engine.keys.leases, 0, -1))
-        names = [name.decode() if isinstance(name, bytes) else name for name in ids]
+        names = [text_of(name) for name in ids]
         cursor = ([name for name in names if not name.startswith(PUBLICATION.decode())], 0, 0)
     names, place, at = cursor
     if place == len(names):

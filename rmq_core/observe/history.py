@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import accumulate
 from typing import Any, Self
+
+from rmq_core.policy import moment
 
 BOUNDS_S = tuple(2.0**power for power in range(-7, 15))
 """The upper bounds of the buckets of a Histogram, in seconds; a last bucket has no bound."""
@@ -151,12 +153,12 @@ class HistoryPoint(_Counted):
     def of(cls, number: int, seconds: int, text: str | None) -> Self:
         """Return the point of a minute or hour, counted from 1970. A text of another minute stands for nothing."""
         if not text or not text.startswith(f"{number} "):  # most minutes of most queues
-            return cls(at=datetime.fromtimestamp(number * seconds, UTC), seconds=seconds)
+            return cls(at=moment(number * seconds * 1000), seconds=seconds)
         found = items(text)
         oldest, oldest_max = found.get("y="), found.get("y^")
         ready = found.get("g=")
         return cls(
-            at=datetime.fromtimestamp(number * seconds, UTC), seconds=seconds, **cls.counts_in(found),
+            at=moment(number * seconds * 1000), seconds=seconds, **cls.counts_in(found),
             ready=ready, ready_max=found.get("g^"),
             oldest_age=oldest / 1000 if oldest is not None and ready else None,
             oldest_age_max=None if oldest_max is None else oldest_max / 1000,
@@ -187,8 +189,7 @@ class QueueTotals(_Counted):
         """Return the totals that Redis keeps; None stands for a queue without a history."""
         if not text:
             return cls()
-        since = datetime.fromtimestamp(int(text.partition(" ")[0]) / 1000, UTC)
-        return cls(since=since, **cls.counts_in(items(text)))
+        return cls(since=moment(text.partition(" ")[0]), **cls.counts_in(items(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ class Mark:
     def of(cls, line: str) -> Self:
         """Return the mark of a line."""
         at_ms, kind, by, text = line.split("\t", 3)
-        return cls(datetime.fromtimestamp(int(at_ms) / 1000, UTC), kind, by, text)
+        return cls(moment(at_ms), kind, by, text)
 
     def record(self) -> dict[str, str]:
         """Return the mark as JSON."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmq_core.envelope.codec import Message, message_of
 from rmq_core.envelope.stored import StoredPage
-from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.exchange import Call, Command, Exchange, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.transfer import Cursor, list_page, states_only
 from rmq_core.policy import whole
@@ -37,7 +37,7 @@ def stats(engine: ReliableEngine) -> Exchange[QueueStats]:
 def page_of_workers(engine: ReliableEngine, first: int) -> Exchange[list[str]]:
     """Return the names of up to 1,000 workers from index `first` on, the least recently seen first."""
     found = yield Command(("ZRANGE", engine.keys.workers, first, first + _PAGE - 1))
-    return [name.decode() if isinstance(name, bytes) else name for name in found]
+    return [text_of(name) for name in found]
 
 
 def peek(engine: ReliableEngine, count: int = 1) -> Exchange[list[Message]]:

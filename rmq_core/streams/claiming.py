@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rmq_core.envelope.codec import nonce
@@ -14,7 +14,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.settling import lost, open_places
 from rmq_core.messages import Lease, token_of
-from rmq_core.policy import milliseconds, whole
+from rmq_core.policy import milliseconds, moment, whole
 from rmq_core.protocol import lacking
 from rmq_core.streams.publishing import begin
 from rmq_core.streams.settling import give_back_unanswered
@@ -71,7 +71,7 @@ def extend(engine: StreamEngine, lease: Lease, by: timedelta | float | None = No
     if reply == b"lost":
         engine.state(Operation.LOST, lease.count, lease)
         raise lost(lease)
-    return datetime.fromtimestamp(int(reply) / 1000, UTC)
+    return moment(reply)
 
 
 def extend_all(engine: StreamEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:

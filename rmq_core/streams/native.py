@@ -18,7 +18,7 @@ from rmq_core.errors import (
     ScriptFailed,
 )
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Command, Exchange, Listen
+from rmq_core.exchange import Call, Command, Exchange, Listen, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.streams.state import (
     FIELD,
@@ -82,7 +82,7 @@ def enqueue(engine: StreamEngine, payload: dict[str, Any]) -> Exchange[str]:
     """
     data = encode(payload)
     yield from start(engine)
-    entry_id = _text((yield Command(("XADD", engine.config.stream_key, "*", FIELD, data))))
+    entry_id = text_of((yield Command(("XADD", engine.config.stream_key, "*", FIELD, data))))
     engine.state(Operation.PUBLISH, message_id=entry_id)
     return entry_id
 
@@ -100,19 +100,8 @@ def read(engine: StreamEngine, block_ms: int | None = None, count: int | None = 
     _raise_owed(engine)
     yield from start(engine)
     group, consumer = config.consumer_group, config.consumer_name
-    command = (
-        "XREADGROUP",
-        "GROUP",
-        group,
-        consumer,
-        "COUNT",
-        count,
-        "BLOCK",
-        block_ms,
-        "STREAMS",
-        config.stream_key,
-        ">",
-    )
+    reading = ("XREADGROUP", "GROUP", group, consumer, "COUNT", count, "BLOCK", block_ms)
+    command = (*reading, "STREAMS", config.stream_key, ">")
     return _delivered(engine, read_entries((yield Listen(command, block_ms))), Operation.CLAIM)
 
 
@@ -141,7 +130,7 @@ def claim_stale(engine: StreamEngine, min_idle_ms: int | None = None, count: int
     listed = wanted if skip is None else max(wanted, _BOUND)
     # As bytes: a client that parses replies by command name would parse "XPENDING" as its short form and fail.
     pending = yield Listen((b"XPENDING", stream, group, "IDLE", idle_ms, "-", "+", listed), 0)
-    ids = [_text(entry[0]) for entry in pending if _text(entry[1]) != skip]
+    ids = [text_of(entry[0]) for entry in pending if text_of(entry[1]) != skip]
     if not ids:
         return []
     reply = yield Listen(("XCLAIM", stream, group, consumer, idle_ms, *ids[:wanted]), 0)
@@ -175,7 +164,3 @@ def _delivered(engine: StreamEngine, entries: list[StreamEntry], operation: Oper
 def _raise_owed(engine: StreamEngine) -> None:
     if engine.malformed:
         raise engine.malformed.popleft()
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else bytes(value).decode()

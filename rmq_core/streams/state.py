@@ -29,6 +29,7 @@ from rmq_core.envelope.codec import new_id
 from rmq_core.envelope.payloads import encode_payload
 from rmq_core.errors import ConfigurationError, PayloadError, QueueError, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import OnEvent
+from rmq_core.exchange import text_of
 from rmq_core.kernel.keys import check_name
 from rmq_core.observe.fact import Observer, Sink, emitting
 from rmq_core.policy import whole
@@ -167,7 +168,7 @@ def read_entries(reply: Any) -> list[StreamEntry]:
 
 def entries_of(reply: Any) -> list[StreamEntry]:
     """Return the entries of an XCLAIM reply; some servers return nil in the place of a deleted entry."""
-    return [StreamEntry(_text(entry[0]), _data(entry[1])) for entry in reply or () if entry and entry[0]]
+    return [StreamEntry(text_of(entry[0]), _data(entry[1])) for entry in reply or () if entry and entry[0]]
 
 
 def decode(stream: str, group: str, entry: StreamEntry) -> QueueMessage:
@@ -217,10 +218,6 @@ def _data(fields: Any) -> bytes | None:
 
 def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else bytes(value).decode()
 
 
 _RETRY_BUDGET_S = 30.0
