@@ -1,8 +1,7 @@
-"""The asyncio queue: operations as methods, run by the asyncio driver, and the tasks that extend leases.
+"""The asyncio queue: operations as methods, run by the asyncio driver, and heartbeats.
 
-Heartbeats on asyncio: one task per event loop extends every lease in use. See `queue`.
-
-The task starts one task per queue for each round, so that a server that hangs delays no other server.
+One task per event loop extends every lease in use. For each round it starts one task per queue, so that a server that
+hangs delays no other server. See `rmq_core.queue`.
 """
 
 from __future__ import annotations
@@ -246,11 +245,8 @@ class AsyncFacade(QueueBase[E], Awaited):
     ) -> AsyncProcess:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
-        Yields an AsyncBatch, which is empty, and false, when there is no work. An exception propagates after the nack;
-        cancellation, KeyboardInterrupt and SystemExit leave the lease alone; its messages are redelivered when it
-        expires. Messages settled in the block stay settled; the end of the block settles the rest, or raises LeaseLost
-        if `batch.lease.lost` was true before. Takes the arguments of `claim`. Also decorates a coroutine function that
-        takes an AsyncBatch; it is not called when there is no work.
+        As `process` of the blocking queue, with an AsyncBatch and for coroutine functions. Cancellation leaves the
+        lease alone, too.
         """
         claim = functools.partial(
             self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
@@ -290,26 +286,12 @@ class AsyncFacade(QueueBase[E], Awaited):
     ) -> RunReport:
         """Claim and pass messages to `handler` until stopped; ack what it returns for, nack what it raises for.
 
-        handler: a coroutine function. It gets one message; with `max_messages`, a batch of at most that many,
-        whose messages it may settle one by one. An error is logged and is the reason of the nack; the queue's backoff
-        applies, or `retry_after` (seconds or timedelta) replaces it. concurrency: how many tasks work at once.
-        until_empty: return when no message was ready for `wait` (seconds or timedelta). lease, owner: as for `claim`.
-
-        SIGINT and SIGTERM let the handlers finish, then `run` returns; a second signal releases their messages and
-        raises KeyboardInterrupt. They are handled in the main thread only, and not if `stop`, such as a
-        threading.Event, is passed: then the run stops once it is set. A lost lease, or a Redis that is away, is logged,
-        and the run goes on; with `until_empty`, QueueUnavailable is raised. Raises ConfigurationError, Unsupported.
+        As `run` of the blocking queue. handler: a coroutine function. concurrency: how many tasks work at once.
         """
         options = RunOptions(
-            max_messages=max_messages,
-            concurrency=concurrency,
-            lease=lease,
-            wait=wait,
-            until_empty=until_empty,
-            retry_after=retry_after,
-            owner=owner,
-            stop=stop,
-        )
+            max_messages=max_messages, concurrency=concurrency, lease=lease, wait=wait, until_empty=until_empty,
+            retry_after=retry_after, owner=owner, stop=stop,
+        )  # fmt: skip
         return await AsyncRun(self, self._hold, handler, options).run()
 
     async def _counted(self, result: Any, driver: Any = None) -> Any:

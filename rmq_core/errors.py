@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, ClassVar
 
 FULL_POOL = ("Too many connections", "No connection available.")
 """What redis-py says when a connection pool is full; only some of its versions and pools raise MaxConnectionsError."""
@@ -23,6 +24,11 @@ class RedisMessageQueueError(Exception):
     queue: str | None = None
     message_id: str | None = None
     operation: str | None = None
+    _made_of: ClassVar[tuple[str, ...]] = ()
+    """The arguments of an `__init__` that makes the text; attributes have these names. Pickling uses it."""
+
+    def __reduce__(self) -> Any:
+        return (type(self), tuple(map(self.__getattribute__, self._made_of))) if self._made_of else super().__reduce__()
 
 
 class ConfigurationError(RedisMessageQueueError, ValueError):
@@ -32,13 +38,12 @@ class ConfigurationError(RedisMessageQueueError, ValueError):
 class Unsupported(RedisMessageQueueError):
     """The discipline lacks a capability that the caller requested; the message names the disciplines that have it."""
 
+    _made_of = ("discipline", "what", "able")
+
     def __init__(self, discipline: str, what: str, able: tuple[str, ...] = ()) -> None:
         instead = f"; use {' or '.join(able)}" if able else ""
         super().__init__(f"the discipline {discipline!r} has no {what}{instead}")
         self.discipline, self.what, self.able = discipline, what, able
-
-    def __reduce__(self) -> tuple[type[Unsupported], tuple[str, str, tuple[str, ...]]]:
-        return type(self), (self.discipline, self.what, self.able)
 
 
 class PayloadError(RedisMessageQueueError, ValueError):
@@ -92,15 +97,14 @@ class PoolExhausted(QueueUnavailable):
     detail: the limit, or redis-py's words.
     """
 
+    _made_of = ("detail",)
+
     def __init__(self, detail: str) -> None:
         super().__init__(
             f"all connections of the Redis client's pool are in use ({detail}): raise `max_connections` of the client"
             " or the URL, or make fewer calls at once"
         )
         self.detail = detail
-
-    def __reduce__(self) -> tuple[type[PoolExhausted], tuple[str]]:
-        return type(self), (self.detail,)
 
 
 class QueueNotEmpty(RedisMessageQueueError):
@@ -122,6 +126,8 @@ class FormatMismatch(RedisMessageQueueError):
     understands `kept`; empty if the queue does not state it.
     """
 
+    _made_of = ("kept", "understood", "needs")
+
     def __init__(self, kept: int, understood: int, needs: str = "") -> None:
         version = f"RMQ {needs} or later" if needs else "the version of RMQ that migrated it"
         super().__init__(
@@ -129,9 +135,6 @@ class FormatMismatch(RedisMessageQueueError):
             f" {version} here"
         )
         self.kept, self.understood, self.needs = kept, understood, needs
-
-    def __reduce__(self) -> tuple[type[FormatMismatch], tuple[int, int, str]]:
-        return type(self), (self.kept, self.understood, self.needs)
 
 
 class ScriptFailed(RedisMessageQueueError):
@@ -152,6 +155,8 @@ class UnknownPayloadKind(MalformedMessage):
     The message stays as it is stored; nack or release it for a consumer of the later version. kind: its letter.
     """
 
+    _made_of = ("kind",)
+
     def __init__(self, kind: str) -> None:
         super().__init__(
             f"a stored message has the unknown payload kind {kind!r}: a later version of RMQ published it; install that"
@@ -159,20 +164,16 @@ class UnknownPayloadKind(MalformedMessage):
         )
         self.kind = kind
 
-    def __reduce__(self) -> tuple[type[UnknownPayloadKind], tuple[str]]:
-        return type(self), (self.kind,)
-
 
 class LeaseLost(RedisMessageQueueError):
     """The lease expired, was taken over or was settled: stop working on its messages, which are no longer yours."""
+
+    _made_of = ("lease_id", "detail")
 
     def __init__(self, lease_id: str, detail: str = "it expired, was taken over or is settled") -> None:
         super().__init__(f"lease {lease_id!r} is lost: {detail}; nothing was changed")
         self.lease_id = lease_id
         self.detail = detail
-
-    def __reduce__(self) -> tuple[type[LeaseLost], tuple[str, str]]:
-        return type(self), (self.lease_id, self.detail)
 
 
 class LeaseOwnedByOther(LeaseLost):
@@ -182,13 +183,12 @@ class LeaseOwnedByOther(LeaseLost):
 class ConsumerTaken(RedisMessageQueueError):
     """Another run uses this consumer's name: stop that run, or give this run another consumer name."""
 
+    _made_of = ("consumer", "left")
+
     def __init__(self, consumer: str, left: float) -> None:
         instead = "stop that run, or use another name for this one"
         super().__init__(f"consumer {consumer!r} is used by another run for at least {left:.1f} s more; {instead}")
         self.consumer, self.left = consumer, left
-
-    def __reduce__(self) -> tuple[type[ConsumerTaken], tuple[str, float]]:
-        return type(self), (self.consumer, self.left)
 
 
 class LeftUnsettled(RedisMessageQueueError):
@@ -198,24 +198,22 @@ class LeftUnsettled(RedisMessageQueueError):
 class StageLost(RedisMessageQueueError):
     """A stage no longer has all of its messages: stage them again, and keep them for longer."""
 
+    _made_of = ("stage_id",)
+
     def __init__(self, stage_id: str) -> None:
         super().__init__(f"stage {stage_id!r} is not whole: its messages were not published within `keep`")
         self.stage_id = stage_id
-
-    def __reduce__(self) -> tuple[type[StageLost], tuple[str]]:
-        return type(self), (self.stage_id,)
 
 
 class LeaseAlreadySettled(RedisMessageQueueError):
     """Every message of this lease id was acked before: treat the work as done, or claim under another id."""
 
+    _made_of = ("lease_id", "acked")
+
     def __init__(self, lease_id: str, acked: int) -> None:
         super().__init__(f"lease {lease_id!r} was settled: all its {acked} messages are acked; claim under a new id")
         self.lease_id = lease_id
         self.acked = acked
-
-    def __reduce__(self) -> tuple[type[LeaseAlreadySettled], tuple[str, int]]:
-        return type(self), (self.lease_id, self.acked)
 
 
 class UnrecoverableError(RedisMessageQueueError):
@@ -240,12 +238,11 @@ class ImportConflict(RedisMessageQueueError):
 class JobFailed(RedisMessageQueueError):
     """The job that the caller waits for is a dead letter; `reason` says why. `peek_dlq` shows its history."""
 
+    _made_of = ("job_id", "reason")
+
     def __init__(self, job_id: str, reason: str) -> None:
         super().__init__(f"job {job_id!r} is a dead letter: {reason}")
         self.job_id, self.reason = job_id, reason
-
-    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str]]:
-        return type(self), (self.job_id, self.reason)
 
 
 _TLS = re.compile(r"\[(?:SSL|X509)[^]]*: (\w+)\] ([^(\]]*)")

@@ -1,9 +1,8 @@
-"""The blocking queue: operations as methods, run by the blocking driver, and the threads that extend leases.
+"""The blocking queue: operations as methods, run by the blocking driver, and heartbeats.
 
-Heartbeats: one thread per server extends every lease in use, so that a server that hangs delays no other server.
-
-The thread marks a lease as lost when Redis reports it lost, or when the deadline passes without a reply. It starts
-with the first lease, ends some seconds after the last one, and starts again after a fork.
+One thread per server extends every lease in use, so that a server that hangs delays no other server. It marks a lease
+as lost when Redis reports it lost, or when the deadline passes without a reply. It starts with the first lease, ends
+some seconds after the last one, and starts again after a fork.
 """
 
 from __future__ import annotations
@@ -330,11 +329,11 @@ class Facade(QueueBase[E], Blocking):
     ) -> RunReport:
         """Claim and pass messages to `handler` until stopped; ack what it returns for, nack what it raises for.
 
-        handler: a plain function. It gets one message; with `max_messages`, a batch of at most that many,
-        whose messages it may settle one by one. An error is logged and is the reason of the nack; the queue's backoff
+        handler: a plain function. It gets one message; with `max_messages`, a batch of at most that many, whose
+        messages it may settle one by one. An error is logged and is the reason of the nack; the queue's backoff
         applies, or `retry_after` (seconds or timedelta) replaces it. concurrency: how many threads work at once; one
-        works in the calling thread.
-        until_empty: return when no message was ready for `wait` (seconds or timedelta). lease, owner: as for `claim`.
+        works in the calling thread. until_empty: return when no message was ready for `wait` (seconds or timedelta).
+        lease, owner: as for `claim`.
 
         SIGINT and SIGTERM let the handlers finish, then `run` returns; a second signal releases their messages and
         raises KeyboardInterrupt. They are handled in the main thread only, and not if `stop`, such as a
@@ -342,15 +341,9 @@ class Facade(QueueBase[E], Blocking):
         and the run goes on; with `until_empty`, QueueUnavailable is raised. Raises ConfigurationError, Unsupported.
         """
         options = RunOptions(
-            max_messages=max_messages,
-            concurrency=concurrency,
-            lease=lease,
-            wait=wait,
-            until_empty=until_empty,
-            retry_after=retry_after,
-            owner=owner,
-            stop=stop,
-        )
+            max_messages=max_messages, concurrency=concurrency, lease=lease, wait=wait, until_empty=until_empty,
+            retry_after=retry_after, owner=owner, stop=stop,
+        )  # fmt: skip
         return BlockingRun(self, self._hold, handler, options).run()
 
     def _counted(self, result: Any, driver: Any = None) -> Any:

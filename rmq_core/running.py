@@ -1,18 +1,11 @@
-"""`queue.process(...)` and `queue.run(handler)`: hold batches, pass them to code of users, settle them.
-
-One body for a method that blocks in one class and is awaited in another, and that calls queues or users' functions.
+"""What a queue does with code of users: `process`, `run`, and methods that block or are awaited with one body.
 
 An operation on Redis alone is an exchange. A driver would take the errors of a user's function for those of Redis, so
 code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `stepped`
 completes it in one step and needs no event loop.
 
-`queue.run(handler)`: claims messages, passes them to a handler and settles them, until it is stopped.
-
-Law: the end of the handler settles what it was given. It returns: acked. It raises: nacked, with the error as the
-reason. A second signal, or a cancellation, interrupts it: released, and no delivery is counted.
-
-The loop is one coroutine for both kinds of queue. In a blocking queue nothing in it suspends, so `stepped` runs it to
-its end without an event loop.
+Law of `run`: the end of the handler settles what it was given. It returns: acked. It raises: nacked, with the error as
+the reason. A second signal, or a cancellation, interrupts it: released, and no delivery is counted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Calls of scripts: their parameters by name, their call slots, and the stored format that they check.
 
-Call slots: idempotency keys, so a resent call takes effect once.
-
-A slot is a Redis key and a sequence number. A mutating script stores its reply there with the call's number; a resend
-returns that reply, and an older number is refused. A client owns one slot for each call in flight.
-
-The stored format of a queue, and the error for a client that does not understand it.
+A call slot is a Redis key and a sequence number. A script that changes something stores its reply there with the call's
+number; a resend returns that reply, and an older number is refused. So a resent call takes effect once. A client owns
+one slot for each call in flight.
 
 A queue without the key `<prefix>format` is stored in format 1. A migration to a later format renames the main keys of
 the queue, leaves strings in their places, and writes `<prefix>format`. So the scripts of an older client fail with

@@ -1,6 +1,6 @@
 """The keys of a job queue, and the state that the operations of one queue object share. No IO.
 
-Every Redis key of a job queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
+All keys share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
 rmq:{q}:jobs:ready       stream  jobs, field `e` the envelope; consumer group `jobs`. Finished jobs are deleted
 rmq:{q}:jobs:delayed     zset    job id -> due time, ms
@@ -36,6 +36,7 @@ from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFa
 from rmq_core.exchange import Exchange, Want
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig, ScriptSettings
+from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import fill
 from rmq_core.kernel.registry import ready
 from rmq_core.observe.fact import Observer, Sink
@@ -83,7 +84,7 @@ class JobsKeys:
 
 
 @dataclass(slots=True, eq=False)
-class JobsEngine(Observer):
+class JobsEngine(KeyedEngine, Observer):
     """State of a queue object. `native` is None until `prepare` has read the features of the server.
 
     paused: a worker's last read found the queue paused.
@@ -104,18 +105,6 @@ class JobsEngine(Observer):
         self.own_lease_ms = self.config.lease_ms
         self.settings = self.config.for_scripts
         self.tally = Tally() if self.config.history else None
-
-    @property
-    def name(self) -> str:
-        return self.keys.name
-
-    @property
-    def prefix(self) -> bytes:
-        return self.keys.prefix
-
-    @property
-    def retry_budget_s(self) -> float:
-        return self.config.retry_budget_s
 
     @property
     def beat_s(self) -> float | None:

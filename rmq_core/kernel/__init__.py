@@ -1,1 +1,1 @@
-"""The code that all disciplines share: queue classes, heartbeats, `process`, publishing, settling, keys, registry."""
+"""The code that all disciplines share: methods of queues, publishing, settling, selecting, keys, registry."""

@@ -6,6 +6,7 @@ Law: an operation is listed once. Each queue class, blocking or asyncio, makes i
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
 from functools import cache, update_wrapper
 from time import monotonic
 from types import FunctionType
@@ -15,6 +16,7 @@ from rmq_core.exchange import Exchange
 from rmq_core.kernel.registry import provisional
 from rmq_core.messages import Lease
 from rmq_core.observe.fact import Begin, Invocation
+from rmq_core.policy import seconds
 from rmq_core.protocol import Capabilities
 
 if TYPE_CHECKING:  # its module imports this one
@@ -46,6 +48,42 @@ class Engine(Protocol):
     def retry_budget_s(self) -> float: ...
     @property
     def beat_s(self) -> float | None: ...
+
+
+class Keys(Protocol):
+    """The keys of a queue: its name, and their common prefix."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def prefix(self) -> bytes: ...
+
+
+class Budgeted(Protocol):
+    """The part of a config that says how long a call is retried."""
+
+    @property
+    def retry_budget(self) -> timedelta | float: ...
+
+
+class KeyedEngine:
+    """What the engines of most disciplines read from their keys and config."""
+
+    __slots__ = ()
+    keys: Keys
+    config: Budgeted
+
+    @property
+    def name(self) -> str:
+        return self.keys.name
+
+    @property
+    def prefix(self) -> bytes:
+        return self.keys.prefix
+
+    @property
+    def retry_budget_s(self) -> float:
+        return seconds("retry_budget", self.config.retry_budget)
 
 
 E = TypeVar("E", bound=Engine)

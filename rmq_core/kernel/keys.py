@@ -28,7 +28,7 @@ rmq:{q}:bell         channel of a one-shot notification for the watchers that ar
 rmq:queues           set     names of all queues, for tools
 rmq:queues:<d>       set     names of the queues of another discipline `d`; a name that is in none of these is leased
 
-Other disciplines document their keys in `state.py` of their own packages.
+Other disciplines document their keys in `state.py` of their packages.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Claims messages: new leases, takeovers, acking and claiming in one call, waiting, adopting, consumers.
-
-Consumers: only one run at a time uses the name of a consumer, and it finds what the previous run left unfinished.
+"""Claims messages: new leases, takeovers, acking and claiming in one call, waiting, adopting; and names of consumers.
 
 A consumer is a reader that works through a queue batch by batch over many runs, such as a streaming query. Its record
-names the current run, the stream of that run (which numbers its batches), and the last finished batch. A run of the
-same stream is a restart and takes the name at once; a run of another stream must wait until the previous run is silent.
+names the current run, the stream of that run (which numbers its batches), and the last finished batch. Only one run at
+a time uses the name, and it finds what the previous run left unfinished. A run of the same stream is a restart and
+takes the name at once; a run of another stream must wait until the previous run is silent.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 
 from rmq_core.errors import LeaseLost
 from rmq_core.events import OnEvent, Operation
+from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.kernel.settling import lost
 from rmq_core.leased.config import LeasedConfig, ScriptSettings
@@ -19,7 +20,7 @@ from rmq_core.policy import milliseconds, seconds
 
 
 @dataclass(eq=False)
-class LeasedEngine(Observer):
+class LeasedEngine(KeyedEngine, Observer):
     """State of a queue object. `unanswered` maps ids of claims that ended without a reply to their nonces."""
 
     keys: LeasedKeys
@@ -41,18 +42,6 @@ class LeasedEngine(Observer):
         self.settings = self.config.for_scripts
         self.own_lease_ms = self.config.lease_ms
         self.dedup_window_ms = milliseconds("dedup_window", self.config.dedup_window)
-
-    @property
-    def name(self) -> str:
-        return self.keys.name
-
-    @property
-    def prefix(self) -> bytes:
-        return self.keys.prefix
-
-    @property
-    def retry_budget_s(self) -> float:
-        return self.config.retry_budget_s
 
     @property
     def beat_s(self) -> float | None:

@@ -1,13 +1,8 @@
-"""Inspect or count many queues of one server at once, in few writes.
-
-Inspect many queues of one server at once without claiming anything.
+"""Inspect or count many queues of one server at once, in few writes, without claiming anything.
 
 Ten thousand queues take seconds one by one; here they share calls and writes. On a cluster the queues are in different
-slots, so each queue has calls of its own.
-
-Read many queues in few writes: make due messages ready, find expired leases, and count what each queue holds.
-
-A queue that cannot be read has its error in place of its numbers, so that it hides no other.
+slots, so each queue has calls of its own. A queue that cannot be read has its error in place of its numbers, so that it
+hides no other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The history of a queue and the timeline of one message. Frozen values without IO.
-
-The history of a queue: counts per minute and hour, latencies as histograms, and marks. Frozen values without IO.
+"""The history of a queue, with latencies as histograms and marks, and the timeline of one message. Values without IO.
 
 Redis keeps a minute as text, `<minute> p+12 c+12 w3+4 g=7 g^9`: each item is a name, how it is merged (`+` added, `^`
 the largest, `=` the newest) and a whole number. docs/reference/stored-format.md defines it.

@@ -1,7 +1,5 @@
 """Claims under a name, what happens to their leases after a failure, and the names of publishers.
 
-Claims under a name: a retry finds the lease of the earlier attempt, and no claimant takes the lease of another.
-
 Law: a lease is taken over only from an earlier attempt at the same work, or from the process that handed it over. A
 stale copy of the work, or another claimant that uses the same lease id, is refused and changes nothing. The messages
 that a deleted run of the same name held return to the queue. Messages that it settled do not count for this run.

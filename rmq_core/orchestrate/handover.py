@@ -1,26 +1,16 @@
-"""Hands a lease over to a driver in another process, with references to secrets instead of secrets.
-
-Secrets by reference: `env:REDIS_PASSWORD` says where a credential is, and may be shown, logged and stored.
-
-Law: the value of a secret appears in no error and in no log. What is no reference may be a value that somebody passed
-by mistake, so an error does not show it.
-
-How a handover gets into a driver: as a parameter, as an extra of Dagster Pipes, or in its environment.
-
-All three carry the same JSON object. This module knows where it is, not what it means.
-
-One lease, two processes: a submitter claims it and hands it to a driver, which adopts it, works and settles.
+"""One lease, two processes: a submitter claims it and hands it to a driver, which adopts it, works and settles.
 
 Law: one holder at a time. The submitter keeps the lease alive until the driver adopts it under the same owner; from
 then on it only watches. It expects its own driver to take the lease over; the lease is lost only when it is reclaimed
-or has another owner. The handover data does not include the token, because adopting creates a new one. It includes
-credentials only in the environment of the driver's process, which neither `ps` nor Spark's pages show; parameters and
-extras, which services store and show, have references to secrets instead.
+or has another owner. `LeaseWatch`, the thread that does both while the submitter waits, decides only to call `stop`: a
+lost lease stops the driver. An unreachable Redis does not: the lease may still be valid, and the fence prevents a
+driver that has lost the lease from settling anything.
 
-A thread that keeps and checks a submitted lease while its submitter waits for the driver.
-
-Law: the only decision of this thread is to call `stop`. A lost lease stops the driver. An unreachable Redis does not:
-the lease may still be valid, and the fence prevents a driver that has lost the lease from settling anything.
+A handover is a JSON object in a parameter, in an extra of Dagster Pipes, or in the driver's environment. It does not
+include the token, because adopting creates a new one. It includes credentials only in the environment, which neither
+`ps` nor Spark's pages show; parameters and extras, which services store and show, have references to secrets instead,
+such as `env:REDIS_PASSWORD`. The value of a secret appears in no error and in no log; nor does what is no reference,
+because it may be a value that was passed by mistake.
 """
 
 from __future__ import annotations

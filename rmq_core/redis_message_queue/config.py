@@ -1,8 +1,7 @@
 """The settings of RedisMessageQueue and RedisGateway, how they are checked, its errors and events.
 
-Checks of arguments: a wrong type is a TypeError, a wrong value a ConfigurationError; both name the parameter.
-
-A bool does not count as a number, because `max_delivery_count=True` is a mistake.
+A wrong type is a TypeError, a wrong value a ConfigurationError; both name the parameter. A bool does not count as a
+number, because `max_delivery_count=True` is a mistake.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The keys of the gateway, and the exchanges that it runs besides those of leased queues. No IO.
-
-The names that users and gateways use for the parts of a queue, and their mapping to the engine's queue.
+"""The names of a queue's parts, and the exchanges that the gateway runs besides those of leased queues. No IO.
 
 `orders::pending`, `orders::processing` and so on are names only: the messages are stored under the keys of the leased
-queue `orders`, documented in `rmq_core.kernel.keys`. A name that the engine does not accept, such as `{orders}`, is
-percent-encoded; a separator other than `::` is kept, followed by `%`. Two queues never share an engine's queue.
-
-Exchanges that the gateway runs besides the leased engine's own operations. They do no IO and read no clock.
+queue `orders`, documented in `rmq_core.kernel.keys`. A name that a leased queue cannot have, such as `{orders}`, is
+percent-encoded; a separator other than `::` is kept, followed by `%`. Two queues never share a leased queue.
 
 A message that a gateway hands out is a lease of one message. Success and failure are both final: both end the lease and
 differ only in the log that the message goes to. Only a message that is not settled in time returns to the queue.

@@ -1,7 +1,5 @@
 """`RedisMessageQueue`, blocking, and the coroutines that both queues share.
 
-The methods of a queue besides processing: publish, drain, and the methods for operators.
-
 A foreign gateway need not have the methods for operators; GatewayContractError then names the one that it lacks.
 """
 

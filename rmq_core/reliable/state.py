@@ -1,6 +1,6 @@
 """The settings and keys of a reliable queue, and the state that its operations share. No IO.
 
-The keys of a reliable queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
+All keys share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
 rmq:reliable:{q}:queue           list  envelopes; publish pushes left, workers take from the right
 rmq:reliable:{q}:processing:<w>  list  messages that worker `w` holds, newest left
@@ -19,6 +19,7 @@ from datetime import timedelta
 
 from rmq_core.envelope.codec import nonce
 from rmq_core.envelope.payloads import PayloadLimits
+from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import check_name, fill
 from rmq_core.policy import check_all, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
@@ -78,7 +79,7 @@ class ReliableKeys:
 
 
 @dataclass(slots=True, eq=False)
-class ReliableEngine:
+class ReliableEngine(KeyedEngine):
     """State of a queue object. `unanswered` maps tokens of claims that ended without a reply to their workers."""
 
     keys: ReliableKeys
@@ -90,18 +91,6 @@ class ReliableEngine:
 
     def __post_init__(self) -> None:
         self.worker = self.config.worker or f"{os.uname().nodename}-{os.getpid()}-{nonce()[:8]}"
-
-    @property
-    def name(self) -> str:
-        return self.keys.name
-
-    @property
-    def prefix(self) -> bytes:
-        return self.keys.prefix
-
-    @property
-    def retry_budget_s(self) -> float:
-        return seconds("retry_budget", self.config.retry_budget)
 
     @property
     def beat_s(self) -> float | None:

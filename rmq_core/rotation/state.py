@@ -1,8 +1,7 @@
 """The settings, keys and entries of a rotation queue, and the state that its operations share. No IO.
 
-The keys of a rotation queue. The key of its list is the queue's name, so that any program can LPUSH ids into it.
-
-{q} below is the name of the queue as hash tag; the name alone hashes to the same slot, so a queue lives in one slot.
+The key of the list is the queue's name, so that any program can LPUSH ids into it. {q} below is the name as hash tag;
+the name alone hashes to the same slot, so a queue lives in one slot.
 
 <q>                          list   `<id>` until it is popped, then `<id>|<seconds>`; new ones left, pops right
 rmq:rotation:{q}:done        zset   id that is done -> how many of its entries still have to be dropped
@@ -11,8 +10,6 @@ rmq:rotation:{q}:waiters     zset   waiter -> time (ms) when its registration en
 rmq:rotation:{q}:wake        list   tokens that wake waiters; expires
 rmq:rotation:{q}:bell        channel of a one-shot notification for the watchers that armed it
 rmq:rotation:{q}:slot:<c>/<n> string last call and reply of a client's call slot; expires
-
-Converts ids to entries of the list and back. Pure: no Redis, no clock.
 
 An entry is `<id>` until it is popped, `<id>|<seconds since 1970>` from then on. A new id that itself ends like a
 stamped entry is written as `<id>|0`. An id that is not UTF-8 is returned with its bytes escaped, as `os.fsdecode` does.
@@ -27,6 +24,7 @@ from typing import Any
 
 from rmq_core.envelope import codec
 from rmq_core.errors import ConfigurationError, PayloadError, PayloadTooLarge
+from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import check_name
 from rmq_core.policy import seconds, whole
 from rmq_core.protocol import Capabilities
@@ -123,25 +121,13 @@ def envelope(data: bytes, *, late: bool) -> bytes:
 
 
 @dataclass(slots=True, eq=False)
-class RotationEngine:
+class RotationEngine(KeyedEngine):
     """State of a queue object."""
 
     keys: RotationKeys
     config: RotationConfig
     registered: int = False
     tally: None = field(default=None, init=False)  # it keeps no history
-
-    @property
-    def name(self) -> str:
-        return self.keys.name
-
-    @property
-    def prefix(self) -> bytes:
-        return self.keys.prefix
-
-    @property
-    def retry_budget_s(self) -> float:
-        return seconds("retry_budget", self.config.retry_budget)
 
     @property
     def beat_s(self) -> float | None:

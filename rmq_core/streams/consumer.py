@@ -1,21 +1,13 @@
-"""`QueueConsumer`: fetches, hands over and acknowledges messages; effects exactly once; stop on signals.
-
-Exactly-once effects: the transaction of a message's effects also writes a row for the message.
-
-Delivery is at least once. When a message is redelivered after its effects were committed, its row exists. The handler
-is then not called, and the message is acknowledged. This works with any DB-API 2.0 connection to a database that
-supports `INSERT ... ON CONFLICT DO NOTHING`, as SQLite (3.24) and PostgreSQL (9.5) do.
-
-The database transactions of `run`: it begins one for each message, and commits it or rolls it back.
-
-The order is fixed: handle, commit, acknowledge. A failure up to the commit rolls the transaction back and is raised.
-Nothing is retried here, and a message is acknowledged only after its transaction was committed.
-
-`QueueConsumer` fetches messages, hands them to its caller, acknowledges them on request, and does nothing else.
+"""`QueueConsumer`: fetches messages, hands them to its caller and acknowledges them on request, and does nothing else.
 
 It holds one message at a time. It acknowledges and retries nothing by itself, takes over messages only on request and
-catches no exception of the application. `run` is optional: it handles, commits and acks in this order.
-`AsyncQueueConsumer` behaves the same.
+catches no exception of the application. `run` is optional, and its order is fixed: handle, commit, acknowledge. A
+failure up to the commit rolls the transaction back and is raised.
+
+Delivery is at least once. With `EffectsOnce`, the transaction of a message's effects also writes a row for the message.
+When the message is redelivered after its effects were committed, the handler is not called, and the message is
+acknowledged. This works with any DB-API 2.0 connection to a database that supports `INSERT ... ON CONFLICT DO NOTHING`,
+as SQLite (3.24) and PostgreSQL (9.5) do.
 """
 
 from __future__ import annotations

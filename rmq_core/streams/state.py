@@ -1,6 +1,6 @@
 """The settings, keys and entries of a stream queue, and the state that its operations share. No IO.
 
-The keys of a stream queue. All are in the cluster slot of the stream, which another program may have created.
+All keys are in the cluster slot of the stream, which another program may have created.
 
 rmq:{q}:stream               stream  what `open_queue(redis, "q", "streams")` opens; entries have one field, `data`
 rmq:{q}:stream:slot:<c>/<n>  string  last call and reply of a client's call slot; expires

@@ -1,9 +1,7 @@
-"""Exports a queue and its journal as lines of JSON: reads page by page, removes nothing.
+"""Exports a queue, or its journal, as lines of JSON: reads page by page, removes nothing.
 
-The lines of an export: a header, a JSON object for each message, a last line that states how many there are.
-
-`docs/how-to/export-import.md` documents them. The last line shows that a file is whole, and has a digest of all
-messages. Pure: no Redis, no clock.
+The lines of an export are a header, a JSON object for each message, and a last line that states how many there are and
+has a digest of all of them, which shows that the file is whole. `docs/how-to/export-import.md` documents them.
 """
 
 from __future__ import annotations
