@@ -1,14 +1,10 @@
 """Spark's cluster mode: the driver outlives the task that submitted it, and the next try finds it.
 
-Spark's cluster mode: the driver runs on YARN or Kubernetes, and its environment says which lease it adopts.
-
 Law: no credential appears in a command line, in a pod's description or on a web page. On YARN, credentials go into a
 properties file of mode 0600, which is deleted when `spark-submit` ends. On Kubernetes, the user names a Secret. If
 neither is possible, nothing is submitted.
 
-Let the next try find a driver in cluster mode, which outlives the task that submitted it.
-
-Law: while the driver of an earlier try runs, or if it has succeeded, it keeps its lease and the new try only watches; a
+While the driver of an earlier try runs, or if it has succeeded, it keeps its lease and the new try only watches; a
 takeover would fence off a driver that works correctly. A driver that has lost its lease is stopped. Before a driver is
 submitted, the data that the next try needs is written to Airflow's task state store: the lease without its token.
 """

@@ -1,12 +1,8 @@
-"""Read the location of a Redis server and the settings of queues from an Airflow connection. Pure.
-
-The extras of a connection: their names and the values that each accepts. Pure.
+"""Reads the location of a Redis server and the settings of queues from an Airflow connection, without a look-up. Pure.
 
 Law: no extra is ignored silently. An unknown name, or a value that cannot work, raises a ConfigurationError that names
 the extra, the accepted values and the closest match. Values may be text, as in a connection written as a URI.
 Connections of other types, such as those of Airflow's Redis provider, may carry extras that have no meaning here.
-
-Read the location of a Redis server from an Airflow connection. Pure: it makes no look-up and opens no connection.
 
 There are three ways to give the location: the extra `url`, a URL in `host`, or `host` + `port` + `db`. Two of them at
 once are refused, and so is none: Airflow loses the host of some URIs without an error, and the local server would be

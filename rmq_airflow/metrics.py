@@ -1,14 +1,9 @@
 """Report a task's counters to Airflow's metrics, and carry the trace context across the queue.
 
-Report a task's counters to Airflow's metrics: named `rmq.…`, tagged with the queue and the operator.
-
-Law: metrics contain numbers and names, never a payload. In a worker, the task SDK receives them; in the triggerer,
-Airflow itself does. `waiting.py` reports the metrics of triggers.
-
-Carry the trace context across the queue: in message headers with the W3C names, and as links of the task's span.
-
-Law: a span contains ids and numbers, never a payload, and so no exception text, which may quote one. Without
-OpenTelemetry's SDK, or with tracing off, this module does nothing.
+Law: metrics and spans contain numbers, names and ids, never a payload, and so no exception text, which may quote one.
+Metrics are named `rmq.…`, tagged with the queue and the operator; in a worker, the task SDK receives them.
+`waiting.py` reports those of triggers, which Airflow itself receives. The trace context is in message headers with the
+W3C names, and in links of the task's span; without OpenTelemetry's SDK, or with tracing off, there is none.
 """
 
 from __future__ import annotations

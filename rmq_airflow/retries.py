@@ -1,16 +1,12 @@
 """Why a task was killed, and whether and when Airflow will try it again.
 
-Find out from Airflow why a task was killed.
-
 Law: an action of a user or a deployment (clear, mark, delete, SIGTERM to a worker that shuts down) is not a failure of
 the messages. Airflow gives `on_kill` no reason, so `on_kill` requests the task's state. If it gets no answer within two
 seconds, the kill counts as a failure, and so does a lost heartbeat.
 
-Estimate whether Airflow will try a task again, and when at the latest.
-
-The answer decides whether a failed task's lease is kept for the next try or settled. The estimate may be too long,
-but never too short: too long an estimate only delays a message, while too short an estimate lets another consumer claim
-it before the retry starts.
+Whether a task will be tried again decides whether its lease is kept or settled. The estimate when may be too long, but
+never too short: too long an estimate only delays a message, while too short an estimate lets another consumer claim it
+before the retry starts.
 """
 
 from __future__ import annotations

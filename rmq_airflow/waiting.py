@@ -1,6 +1,4 @@
-"""Wait for work, even through outages of Redis. A waiter claims nothing.
-
-The wait hubs of a triggerer: one for each server and event loop, shared by all triggers.
+"""Wait for work, even through outages of Redis, with one hub for each server and event loop. A waiter claims nothing.
 
 Law: a hub exists as long as a trigger uses it. Closing a hub never blocks a trigger: Airflow cancels a trigger's
 clean-up again every second, so the hub closes in a task of its own, and the trigger waits only `CLOSING_S` for it.

@@ -1,7 +1,5 @@
 """`rmq doctor`: checks whether a server is set up for queues, asks the orchestrators, and reports what to change.
 
-Queries the orchestrators installed beside RMQ: which holders have ended, and which settings are wrong.
-
 A package registers a function under the entry point group `rmq.holders`. The function takes owners and returns, for
 each one that has ended, the reason, and whether it failed by itself: then its messages may be the cause, and the lease
 is to be expired, which counts a delivery; other leases are to be released. It omits owners that it cannot check here,

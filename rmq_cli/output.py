@@ -1,6 +1,4 @@
-"""The output of the commands, their exit codes and errors, progress, and questions.
-
-The output of the commands: JSON lines for programs, tables for people.
+"""The output of the commands, JSON lines for programs and tables for people; exit codes, errors, progress, questions.
 
 Text from messages is untrusted: a terminal shows it without control characters, and it is never parsed as markup.
 """

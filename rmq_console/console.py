@@ -1,19 +1,13 @@
-"""The page's queries to a server, each bounded in time and size: single queues, numbers of all, trends.
-
-The numbers of all queues of a server, cached between requests: totals and order cover all queues at a bounded cost.
-
-Law: a request counts queues for a bounded time, however many queues a server has. It counts queues that were never
-counted first, then those counted longest ago. The answer includes the age of the oldest number and the number of queues
-not counted yet.
-
-What happened lately in each queue of a server, from its history and its newest dead letter, kept for half a minute.
-
-Law: a queue in which nothing waits and nothing failed costs no request.
-
-The page's queries and commands to a server, each bounded in time and in size.
+"""The page's queries to a server: single queues, the numbers of all, and what happened lately.
 
 Law: the cost of an answer never depends on the size of a queue. Lists are read in pages, the server counts messages,
 and the console gives up on a silent server after a few seconds.
+
+A request counts queues for a bounded time, however many queues a server has, and keeps their numbers: totals and order
+cover all queues. It counts queues that were never counted first, then those counted longest ago. The answer includes
+the age of the oldest number and the number of queues not counted yet. What happened lately comes from the history and
+the newest dead letter of a queue, kept for half a minute; a queue in which nothing waits and nothing failed costs no
+request.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """What the server that mounts the console supplies to it; the rights that routes require; the audit log.
 
-Entries in the host's audit log: which user requested which change, and its outcome.
-
-Law: the entry is written before anything changes, and without an entry no change is made. The outcome is written when
-it is known. The outcome stays `UNKNOWN` if the server ended, or lost its log, before it wrote the outcome.
-
-What each route of the console requires: a right of the user, and for changes a request from the console's own page.
-
-Law: it fails closed. A check that raises an error ends the request, and no route answers without one.
+Law: it fails closed. A route requires a right of the user, and for changes a request from the console's own page. A
+check that raises an error ends the request, and no route answers without one. The entry in the audit log is written
+before anything changes, and without an entry no change is made. The outcome is written when it is known. It stays
+`UNKNOWN` if the server ended, or lost its log, before it wrote the outcome.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The routes that look for messages, and those of what happened.
-
-The routes that look for messages: search, dead letters by reason, the messages of a lease, export of a selection.
+"""The routes that look for messages: search, dead letters by reason, a lease, export; and those of what happened.
 
 Law: an answer reads a bounded number of messages. A search answers one page and where to go on; the page asks again
 until the end or until the user stops it. An export is sent while it is read.

@@ -1,8 +1,6 @@
 """Queues, leases and messages as plain JSON values for the browser, and why a queue needs attention. Pure.
 
-Why a queue needs an operator's attention, the most urgent reason first. Pure.
-
-`signs` returns reasons as plain JSON: their kind, and the numbers that the page puts into words.
+`signs` returns such reasons, the most urgent first: their kind, and the numbers that the page puts into words.
 """
 
 from __future__ import annotations

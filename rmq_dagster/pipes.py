@@ -1,13 +1,9 @@
 """`PipesRedisQueueSparkClient`: run a Spark driver through Dagster Pipes on a lease, and ack inside the run.
 
-The driver's processes: when the block ends, every process that the command started has ended.
-
-Killing `spark-submit` alone leaves its Python driver running, so the command gets a session of its own and signals go
-to the whole process group.
-
 The run claims, hands the lease over to the driver, polls both, and succeeds only when the messages are settled. While
 Dagster will retry, a failure keeps the lease, and the retry gets the same messages back; the last failure nacks them. A
-cancelled run stops Spark and releases the messages untouched.
+cancelled run stops Spark and releases the messages untouched. Killing `spark-submit` alone leaves its Python driver
+running, so the command gets a session of its own and signals go to the whole process group.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The console with what Airflow supplies: users and rights, connections, the audit log, tasks.
 
-Access control of the page: every request asks Airflow's auth manager what the user may see and do.
-
-Law: this is the only module of the page that knows Airflow's security, and it fails closed: when its imports or the
-auth manager fail, the request fails. Reading the numbers needs the right to see plugins and to read the connection, or
-`[rmq] numbers_for_all_users`. Showing or moving messages needs the right to edit the connection: a user with that right
-can reach the messages anyway.
+Law: this is the only module of the page that knows Airflow's security, and it fails closed: every request asks the auth
+manager what the user may see and do, and fails when that fails. Reading the numbers needs the right to see plugins and
+to read the connection, or `[rmq] numbers_for_all_users`. Showing or moving messages needs the right to edit the
+connection: a user with that right can reach the messages anyway.
 """
 
 from __future__ import annotations

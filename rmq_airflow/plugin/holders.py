@@ -1,6 +1,4 @@
-"""Which task holds a lease, whether it has ended and why, and where Airflow shows it.
-
-Look up the task instances that hold leases in Airflow's database.
+"""Which task holds a lease, whether it has ended and why, by Airflow's database; and where Airflow shows it.
 
 Law: a holder has ended if Airflow will not rerun its task instance on its own. A sensor that hands over its lease
 succeeds before the adopting task starts, so it counts as ended only when its DAG run has ended. A missing task instance

@@ -1,14 +1,9 @@
-"""Take back the leases of holders that have ended.
+"""Take back the leases of holders that have ended: release those that somebody ended, expire those whose task failed.
 
-Poll the leases on one server; release those whose task somebody ended, expire those whose task failed.
-
-Law: every failure is logged once and retried with growing pauses. Every wait is short, and polling takes only a
-fraction of the time: a slow server is polled less often.
-
-Take back the leases of holders that have ended, with one watch for each connection that the page shows.
-
-Law: a slow or dead server delays no other. Every API server runs these watches without coordination: a watch takes
-a lease back only if the lease still has the owner that the watch saw.
+Law: one watch polls each connection that the page shows, so a slow or dead server delays no other. Every failure is
+logged once and retried with growing pauses. Every wait is short, and polling takes only a fraction of the time: a slow
+server is polled less often. Every API server runs these watches without coordination: a watch takes a lease back only
+if the lease still has the owner that the watch saw.
 """
 
 from __future__ import annotations

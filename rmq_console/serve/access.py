@@ -1,20 +1,12 @@
-"""Who may use the server: tokens, the login page, users whom a proxy names; and limits of failed tries.
-
-Tokens: how `rmq token` makes them, and how the server recognises one from a file that holds only their hashes.
-
-A token is 32 random bytes, so a plain hash of it cannot be reversed by guessing, as that of a password could; a slow
-hash would cost each request 50 ms. The cookie of the login page is the token itself, so that several servers behind one
-address need no shared session.
-
-Count the failed tries to log in, by address, and refuse more after ten in a minute.
-
-Law: an address that is refused is refused whatever it sends, also a valid token; else the limit would not limit a
-guesser. The memory for it is bounded: the addresses that failed longest ago are forgotten first.
-
-Who may use the server: everybody on this machine, the holders of tokens, or the users whom a proxy names.
+"""Who may use the server: everybody on this machine, the holders of tokens, or the users whom a proxy names.
 
 Law: it fails closed. A request without a recognised user gets nothing but the login page and the health checks. Changes
 need the role and `--allow-changes`.
+
+The server recognises a token from a file that holds only hashes. A token is 32 random bytes, so a plain hash of it
+cannot be reversed by guessing, as that of a password could. An address that failed ten times in a minute is refused
+whatever it sends, also a valid token; else the limit would not limit a guesser. The memory for it is bounded: the
+addresses that failed longest ago are forgotten first.
 """
 
 from __future__ import annotations

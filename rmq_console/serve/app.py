@@ -1,9 +1,8 @@
 """The application of `rmq serve`, its second event loop, and the server that runs it.
 
-Runs an application on a second event loop, in a second thread, apart from the loop of the server.
-
 A request of a page, such as a search in a thousand messages, keeps the processor busy. On the server's loop, probes
-and metrics would wait for it. A thread for each request would leave them a small share of Python's lock.
+and metrics would wait for it, and a thread for each request would leave them a small share of Python's lock. So pages
+have a loop and a thread of their own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What every request passes first, and how long the server waits for a client.
-
-How long the server waits for a client: connections that hold up a request, or a reply, are closed.
+"""What every request passes first, and how long the server waits for a client that holds up a request, or a reply.
 
 Law: who sends nothing, or half a request, takes no place from others. When all places are taken, the connection gives
 way that has waited longest for a whole request: a limit alone would keep everybody out. Connections in excess, for

@@ -1,15 +1,11 @@
-"""The metrics of all queues in Prometheus' text format, answered from the last reading.
-
-The metrics of all queues in Prometheus' text format.
+"""The metrics of all queues in Prometheus' text format, answered from the last reading, with its age.
 
 Law: a metric that a discipline cannot have is absent, not 0: streams have no dead letters, only leased queues isolate,
-only leased and job queues count what happens.
-Labels are the name of the queue and its discipline, so the number of series grows with the number of queues alone.
+only leased and job queues count what happens. Labels are the name of the queue and its discipline, so the number of
+series grows with the number of queues alone.
 
-Answers scrapes from the last reading of the queues, and says how old it is.
-
-Law: slowness is not an outage. On a busy machine, reading many queues takes longer than Prometheus waits. So a reading
-goes on after its scrape was answered with older numbers, and `rmq_up` is 0 only after a reading has failed.
+Slowness is not an outage. On a busy machine, reading many queues takes longer than Prometheus waits. So a reading goes
+on after its scrape was answered with older numbers, and `rmq_up` is 0 only after a reading has failed.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
-"""Reads the queues of the server, with the settings that their consumers use.
-
-The settings of the queues that the server reads: those that their consumers use.
-
-Reading a queue reclaims its expired leases, and then `max_deliveries` decides which messages become dead letters. With
-other settings than the consumers have, messages would become dead letters too early or too late.
-
-Read the queues of the server: of all of them for a scrape, of one for an autoscaler.
+"""Reads the queues of the server: all of them for a scrape, one for an autoscaler.
 
 Law: the numbers are right even if no client consumes. A reading makes due messages ready and reclaims expired leases
-before it counts. Leased queues share a few writes on one connection; queues of other disciplines are read a few at a
-time.
+before it counts. Then `max_deliveries` decides which messages become dead letters: with other settings than the
+consumers have, they would become dead letters too early or too late. Leased queues share a few writes on one
+connection; queues of other disciplines are read a few at a time.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 # No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """`redis_queue_asset`, its data version, and `publish_op`. Observing a queue claims nothing.
 
-The data version of a queue's asset: it changes when there is new work, so that automation conditions start runs.
-
-`AutomationCondition.eager()` of an asset downstream fires whenever the version of its upstream asset changed. So while
-something is ready, the version tells which work that is; an empty or paused queue keeps the version that it had. Before
-its first message a queue has no version.
-
-Dagster forgets a change that it sees together with the end of a run, and a run may end before it claims. So the same
-work gets another version after a minute; while a run is queued or works, `eager()` requests no other one.
+`AutomationCondition.eager()` of an asset downstream fires whenever the data version of its upstream asset changed. So
+while something is ready, the version tells which work that is; an empty or paused queue keeps the version that it had.
+Before its first message a queue has no version. Dagster forgets a change that it sees together with the end of a run,
+and a run may end before it claims. So the same work gets another version after a minute; while a run is queued or
+works, `eager()` requests no other one.
 """
 
 import time

@@ -1,16 +1,13 @@
-"""Claiming in a step, the batch that it works on, and its end.
-
-Claiming in a step. The lease is named after the work, so that a retry of the step or the run finds it again.
+"""Claiming in a step, the batch that it works on, and its end. The lease is named after the work: a retry finds it.
 
 Law: a lease is taken over only from an earlier run of the same group, from this one, or from the sensor that claimed it
 for this run. The lease of any other owner, such as a later retry or another orchestrator, is left alone, and the step
 fails.
 
-Decide what happens to the lease of a failed step: kept while Dagster will retry, nacked after the last attempt.
-
-The lease is released when the run or the process of the step is terminated, by Dagster's "Terminate" or by SIGTERM:
-that is no failure. Every other error that ends a step counts as a failure: `sys.exit`, too, and the end of a run that
-exceeded its maximum runtime, which may be due to a message.
+The lease of a failed step is kept while Dagster will retry, and nacked after the last attempt. It is released when the
+run or the process of the step is terminated, by Dagster's "Terminate" or by SIGTERM: that is no failure. Every other
+error that ends a step counts as a failure: `sys.exit`, too, and the end of a run that exceeded its maximum runtime,
+which may be due to a message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Find ended runs, settle their leases, and free their slots in pools.
 
-Holders: find ended runs, and settle their leases.
-
 A lease kept for a retry is settled once no retry will come. If a run is terminated or deleted between attempts, no
 process is left to release its lease, and deletion emits no event; so sensor ticks and `rmq doctor` check lease owners
 against Dagster's records. Runs that may still settle or be retried, and owners that are not run ids, are left alone.
@@ -10,10 +8,9 @@ Law: what people do, a termination, a deletion, counts no delivery. Any other en
 counts as a failed delivery, all tries under one lease as one: a message may have caused it, and only counting ends
 a crash loop.
 
-Pools: a worker that is killed keeps its slot of a pool. Until the slot is free, the steps of the pool wait.
-
-Dagster frees the slots of ended runs only if `run_monitoring.free_slots_after_run_end_seconds` is set, and it has no
-default. So the status sensors free those of the runs that they settle; ticks and `rmq doctor` warn.
+A worker that is killed keeps its slot of a pool, and the steps of the pool wait. Dagster frees the slots of ended runs
+only if `run_monitoring.free_slots_after_run_end_seconds` is set, and it has no default. So the status sensors free
+those of the runs that they settle; ticks and `rmq doctor` warn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Map Dagster runs to leases: lease id, owner, tags, and whether a run will be retried.
 
-Map Dagster runs to leases: lease id, owner, and whether a run will be retried.
-
 The lease id is the work (root run, step, partition) and survives retries; the owner is the attempt (run id).
 """
 

@@ -1,6 +1,4 @@
-"""Messages that a step publishes once, and the headers that name their publisher.
-
-`Outbox`: messages that a step publishes once, however often it is retried.
+"""`Outbox`: messages that a step publishes once, however often it is retried; and the headers that name it.
 
 They are staged, invisible to consumers, and published together at the end of the block, under a name that retries of
 the step share. Redis remembers which blocks of that name were published, and drops the messages of a repetition.

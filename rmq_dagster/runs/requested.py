@@ -1,6 +1,4 @@
-"""The runs that a sensor requested, and the claims that it holds for them.
-
-`SensorClaims`: the claims that a sensor holds for runs that have yet to start. Every tick maintains them.
+"""The runs that a sensor requested, and the claims that it holds for them until they start. Every tick maintains them.
 
 A claim must not expire while its run waits in Dagster's queue: that would count a delivery although no run received the
 messages. A claim that no run will ever take must not wait for its expiry, which may be an hour away.

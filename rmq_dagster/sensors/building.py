@@ -1,10 +1,8 @@
-"""`build_redis_queue_sensor` and `redis_queue_observer`.
+"""`build_redis_queue_sensor`, and `redis_queue_observer`, which observes a queue's asset and starts no run.
 
-`redis_queue_observer`: a sensor that observes a queue's asset and evaluates its checks. Its ticks start no run.
-
-A schedule would take a run slot and start a process for each observation, every few minutes and for each queue.
-Automation conditions are evaluated by a sensor that Dagster leaves switched off. A tick of this sensor reports its
-observation itself.
+For observations, a schedule would take a run slot and start a process every few minutes and for each queue. Automation
+conditions are evaluated by a sensor that Dagster leaves switched off. A tick of the observer reports its observation
+itself.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """How a batch ends: its leases are settled, and the Spark jobs of its block are cancelled.
 
-The Spark jobs of a block: tagged, so that any thread can cancel them, on a cluster and over Spark Connect alike.
-
-It uses a tag and not a job group because a thread has one group, which belongs to the user, but any number of tags.
-
-How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
-
-Each lease is settled by its own request. The verdicts on single messages come before all acks, and so does a check
-that all leases are held, which extends them for the time of the acks: if one fails, the block fails and nothing is
-acked. Then all leases are acked, even if one ack fails. Each ack leaves a record. A record proves to a retry that the
-block succeeded and its verdicts are settled, so the retry can ack the rest, and what it has taken over meanwhile.
+All leases are acked when the block succeeds, else nacked, or kept for a retry, each by its own request. The verdicts on
+single messages come before all acks, and so does a check that all leases are held, which extends them for the time of
+the acks: if one fails, the block fails and nothing is acked. Then all leases are acked, even if one ack fails. Each ack
+leaves a record. A record proves to a retry that the block succeeded and its verdicts are settled, so the retry can ack
+the rest, and what it has taken over meanwhile.
 
 Verdicts are settled at the end because settled messages can no longer be read: a later read of `df` in the block would
 raise. Also, a driver that dies in its block leaves nothing half settled. If it dies while it settles verdicts, a retry
 gets the messages that are still unsettled, and decides on them again.
+
+The jobs have a tag, so that any thread can cancel them, on a cluster and over Spark Connect alike. A thread has one job
+group, which belongs to the user, but any number of tags.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The source of rows: the Redis, the queue and its discipline, and the application that publishes.
-
-The source of rows: the Redis, the queue and its discipline, checked on the driver.
+"""The source of rows: the Redis, the queue and its discipline, and the application; checked on the driver.
 
 Two disciplines hold leases large enough for Spark, `leased` and `jobs`; the others raise Unsupported.
 """

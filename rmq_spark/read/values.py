@@ -1,19 +1,13 @@
 """JSON payloads as columns with a declared schema, after reading or while messages are read.
 
-`valueSchema`: JSON payloads as the columns `value` and `reason`, parsed where messages are read.
-
-It follows `split_json`: a payload that is not UTF-8, not JSON, of another type or without a field that is NOT NULL has
-a reason and no value. JSON is read strictly. Dates, times, decimals and binary values depend on the session, which only
-Spark knows, so they are refused; `split_json` reads them.
-
-Publishers choose what a payload holds, and a row that raises would end a query at each of its starts. So a reading
-returns only what Arrow can store in the column: texts as UTF-8, whole numbers within the range of their type, floats.
-
-JSON payloads as columns, with a declared schema; payloads that do not fit are marked and do not fail the batch.
-
 Payloads are bytes from any publisher: one that is not UTF-8, not JSON, or not of the declared schema makes one row
 corrupt and does not fail the job. `parsed` keeps good and bad rows together, `split_json` returns them as two
 DataFrames. Bad rows carry the columns needed to settle them: message id, lease, queue and reason.
+
+`valueSchema` does the same where messages are read, in the columns `value` and `reason`. JSON is read strictly. Dates,
+times, decimals and binary values depend on the session, which only Spark knows, so they are refused. A row that raises
+would end a query at each of its starts. So a reading returns only what Arrow can store in the column: texts as UTF-8,
+whole numbers within the range of their type, floats.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The leases of one stream, one for each batch, and the offsets that name them.
-
-Offsets of a stream: `{"v":1,"queue":…,"consumer":…,"stream":"<uuid>","seq":n}`.
+"""The leases of one stream, at most one for each batch: claimed in order, extended, and acked when Spark is done.
 
 Batch n of a stream is the lease `<consumer>/<stream>/<n>`. A stream belongs to one checkpoint: a new checkpoint starts
 a new stream, and restarts of a query continue the same one. An offset names its queue and consumer, so that a
-checkpoint cannot be used for others.
-
-The leases of one stream: at most one for each batch, claimed in order, extended, and acked when Spark is done.
+checkpoint cannot be used for others: `{"v":1,"queue":…,"consumer":…,"stream":"<uuid>","seq":n}`.
 
 The number of a finished batch is stored before its ack, so that a run that finds a lease missing can tell whether it
 was acked or lost. This module does not depend on Spark.
