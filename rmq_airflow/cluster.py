@@ -37,13 +37,9 @@ _TRACKED = (
 )
 _TRACKS = tuple(map(int, PROVIDER.split(".")[:2])) >= (6, 1)
 _SINCE_6_1 = (
-    "durable",
-    "reconnect_on_retry",
-    "yarn_track_via_rm_api",
-    "yarn_rm_auth",
-    "track_driver_via_k8s_api",
+    "durable", "reconnect_on_retry", "yarn_track_via_rm_api", "yarn_rm_auth", "track_driver_via_k8s_api",
     "post_submit_commands",
-)
+)  # fmt: skip
 
 
 class ClusterSubmitHook(LeasedSparkSubmitHook):
@@ -163,7 +159,8 @@ def check_cluster_mode(options: Mapping[str, Any]) -> None:
 
     Called while the DAG is parsed.
     """
-    if options.get("deploy_mode") != "cluster" or _tracked(options):
+    tracked = options.get("yarn_track_via_rm_api") or options.get("track_driver_via_k8s_api")
+    if options.get("deploy_mode") != "cluster" or tracked:
         return
     if str(options.get("application", "")).endswith(".py"):
         raise ConfigurationError(f"Spark's standalone cluster mode runs no Python files; {_TRACKED}")
@@ -195,10 +192,6 @@ def _secrets(settings: RedisSettings) -> list[str]:
     """
     found = Handover(settings, "", "", "").environment()
     return [name for name in found if name.endswith("PASSWORD")]
-
-
-def _tracked(options: Mapping[str, Any]) -> bool:
-    return bool(options.get("yarn_track_via_rm_api") or options.get("track_driver_via_k8s_api"))
 
 
 def _escaped(value: str) -> str:

@@ -8,7 +8,7 @@ Law: a link contains names only: a connection, a queue and the id of a lease, ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -38,6 +38,14 @@ class RedisQueueLink(BaseOperatorLink):
         """Return the address of the queue's page; empty if the task has no queue."""
         claims = operator.task_type in CLAIMING or bool(getattr(operator, "hand_over", None))
         return link(lambda name: getattr(operator, name, None), identity_of(ti_key) if claims else None)
+
+
+class LinkedTask:
+    """What tasks of RMQ have in common in Airflow's UI: their colors, and the link to the queue."""
+
+    operator_extra_links: Collection[BaseOperatorLink] = (RedisQueueLink(),)
+    ui_color = "#dc382c"
+    ui_fgcolor = "#ffffff"
 
 
 def link(field: Callable[[str], Any], task: TaskIdentity | None) -> str:

@@ -129,16 +129,9 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
 
 CONNECTION_TYPE = "redis_queue"
 OPTIONS = (
-    "db",
-    "ssl_cert_reqs",
-    "ssl_ca_certs",
-    "ssl_certfile",
-    "ssl_keyfile",
-    "ssl_check_hostname",
-    "ssl_password",
-    "sentinel_username",
-    "sentinel_password",
-)
+    "db", "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "ssl_password",
+    "sentinel_username", "sentinel_password",
+)  # fmt: skip
 CREDENTIALS = {"username", "password", "ssl_password", "sentinel_username", "sentinel_password"}
 NEED_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
 NO_HOST = (

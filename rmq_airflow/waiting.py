@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypedDict, get_args
 from weakref import WeakKeyDictionary
 
 from airflow import __version__ as airflow_version
-from airflow.observability.stats import Stats
+from airflow.observability.stats import Stats  # the triggerer sets it up; the metrics of the task SDK's are not sent
 from airflow.providers.common.compat.sdk import XCOM_RETURN_KEY, AirflowException
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 from opentelemetry import trace
@@ -61,7 +61,7 @@ _places: WeakKeyDictionary[asyncio.AbstractEventLoop, _Place] = WeakKeyDictionar
 @asynccontextmanager
 async def shared_hub(redis_queue_conn_id: str) -> AsyncIterator[WaitHub]:
     """Provide the hub of a connection's server. Raises ConfigurationError or AirflowNotFoundException."""
-    place = _place()
+    place = _places.setdefault(asyncio.get_running_loop(), _Place())
     location = await _look_up(place, redis_queue_conn_id)
     if location not in place.hubs:
         place.hubs[location] = _Shared(WaitHub(*location))
@@ -74,10 +74,6 @@ async def shared_hub(redis_queue_conn_id: str) -> AsyncIterator[WaitHub]:
         if not shared.users:
             del place.hubs[location]
             await _close(place, shared.hub)
-
-
-def _place() -> _Place:
-    return _places.setdefault(asyncio.get_running_loop(), _Place())
 
 
 async def _location(conn_id: str) -> Location:
@@ -108,9 +104,6 @@ async def _close(place: _Place, hub: WaitHub) -> None:
     place.closing.add(closing)
     closing.add_done_callback(place.closing.discard)
     await asyncio.wait({closing}, timeout=CLOSING_S)
-
-
-# The triggerer sets up this `Stats` object. The task SDK has its own; this process would not send its metrics.
 
 
 RECONNECT_S = (1.0, 5.0)  # bounds of a random delay, so that the triggers of a triggerer do not reconnect all at once
@@ -159,8 +152,23 @@ class SensorTrigger(QueueTrigger):
     With `end_task` it ends the task itself, so that no worker has to say that the wait is over.
     """
 
-    end_task: bool
-    max_messages: int | None
+    def __init__(
+        self,
+        redis_queue: str,
+        min_messages: int = 1,
+        max_age: float | None = None,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        *,
+        end_task: bool = False,
+        max_messages: int | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
+        self.redis_queue = redis_queue
+        self.min_messages = min_messages
+        self.max_age = max_age
+        self.redis_queue_conn_id = redis_queue_conn_id
+        self.end_task = end_task
+        self.max_messages = max_messages
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event and return, because Airflow kills a trigger that still runs after its task has resumed."""
@@ -221,9 +229,8 @@ async def wait_for_ever(conn_id: str, queue: str, log: Any, enough: Threshold = 
         try:
             return await wait_for_work(conn_id, queue, log, enough)
         except (RedisMessageQueueError, AirflowException) as error:
-            log.error(
-                "Cannot watch queue %s; trying again: %s: %s", queue, type(error).__name__, error
-            )  # the text says what to do
+            # the text says what to do
+            log.error("Cannot watch queue %s; trying again: %s: %s", queue, type(error).__name__, error)
             Stats.incr("rmq.trigger.failed", tags={"queue": queue})
             await asyncio.sleep(random.uniform(*MISTAKE_S))
 

@@ -171,7 +171,6 @@ def failure_logged(lease: Lease) -> Iterator[None]:
         _log.warning("lease %r could not be nacked after its handler failed: %s", lease.id, error)
 
 
-_log = logging.getLogger("rmq")
 _TURN_S = 1.0  # how long a waiting claim may go on after a stop
 PAUSE_S = 1.0  # after a call for which Redis was away throughout its retry budget
 _MINUTE_S = 60.0

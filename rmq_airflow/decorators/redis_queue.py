@@ -41,7 +41,7 @@ from rmq_airflow.drain import reason_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
-from rmq_airflow.links import RedisQueueLink
+from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts, working_on
 from rmq_airflow.retries import TaskKilled, keep_lease_s, warn_of_short_lease
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue
@@ -51,7 +51,7 @@ MESSAGES = "messages"
 SETTLED_BEFORE = "settled_before"
 
 
-class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, DecoratedOperator):
+class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMixin, DecoratedOperator):
     """
     Run a function on a batch of messages.
 
@@ -76,10 +76,7 @@ class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, Decorat
         "hand_over",
         "redis_queue_conn_id",
     )
-    operator_extra_links = (RedisQueueLink(),)
     custom_operator_name = "@task.redis_queue"
-    ui_color = "#dc382c"
-    ui_fgcolor = "#ffffff"
 
     def __init__(
         self,
@@ -184,8 +181,7 @@ class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, Decorat
             batch.finish()
         except TaskKilled:
             raise  # `on_kill` has already settled the batch
-        except BaseException as error:
-            # A timeout is a BaseException.
+        except BaseException as error:  # as a timeout is
             self._conclude(batch, error, context)
             raise
         return value
@@ -197,7 +193,8 @@ class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, Decorat
         """
         if not self.do_xcom_push or value is None:
             return
-        if self.multiple_outputs and not _names_outputs(value):
+        names_outputs = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+        if self.multiple_outputs and not names_outputs:
             raise TypeError(
                 f"`multiple_outputs` needs a dictionary with strings as keys; the function returned a "
                 f"{type(value).__name__}"
@@ -249,10 +246,6 @@ def redis_queue_task(
         decorated_operator_class=RedisQueueDecoratedOperator,
         **kwargs,
     )
-
-
-def _names_outputs(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
 
 def _without_messages(function: Callable[..., Any]) -> Callable[..., Any]:

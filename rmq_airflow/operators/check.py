@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, 
 
 from rmq_airflow.batch import check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
-from rmq_airflow.links import RedisQueueLink
+from rmq_airflow.links import LinkedTask
 from rmq_core import LeasedConfig
 from rmq_core.orchestrate import ALERTS, Exceeded, StatsLimits
 
@@ -23,7 +23,7 @@ class CheckReport(TypedDict):
     exceeded: list[str]
 
 
-class RedisQueueCheckOperator(BaseOperator):
+class RedisQueueCheckOperator(LinkedTask, BaseOperator):
     """
     Fail when a number of a queue is above the ``error`` bound of its limit; log a warning above ``warn``.
 
@@ -39,9 +39,6 @@ class RedisQueueCheckOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
-    operator_extra_links = (RedisQueueLink(),)
-    ui_color = "#dc382c"
-    ui_fgcolor = "#ffffff"
 
     def __init__(
         self,

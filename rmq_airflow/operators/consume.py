@@ -19,7 +19,7 @@ from rmq_airflow.drain import Bounds, ConsumeReport, Drain
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
-from rmq_airflow.links import RedisQueueLink
+from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_core import ConfigurationError, LeasedConfig
@@ -28,7 +28,7 @@ Count = Literal["claimed", "acked", "failed", "dead", "isolated"]
 COUNTED: tuple[Count, ...] = ("claimed", "acked", "failed", "dead", "isolated")
 
 
-class RedisQueueConsumeOperator(QueueLineageMixin, ReleaseOnKillMixin, BaseOperator):
+class RedisQueueConsumeOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMixin, BaseOperator):
     """
     Work on messages until the queue is empty or a bound is reached.
 
@@ -58,9 +58,6 @@ class RedisQueueConsumeOperator(QueueLineageMixin, ReleaseOnKillMixin, BaseOpera
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
-    operator_extra_links = (RedisQueueLink(),)
-    ui_color = "#dc382c"
-    ui_fgcolor = "#ffffff"
 
     def __init__(
         self,

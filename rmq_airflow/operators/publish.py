@@ -19,7 +19,7 @@ from rmq_airflow.batch import check_discipline, check_queue, is_template
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
-from rmq_airflow.links import RedisQueueLink
+from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts, trace_headers
 from rmq_airflow.partitions import PartitionBy, apart, check_partitions
 from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, WorkQueue
@@ -44,7 +44,7 @@ class PublishedReport(TypedDict):
     dropped: int
 
 
-class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
+class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
     """
     Publish messages to a queue.
 
@@ -77,9 +77,6 @@ class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
 
     template_fields: Sequence[str] = ("redis_queue", "messages", "headers", "redis_queue_conn_id")
     queue_is = "output"
-    operator_extra_links = (RedisQueueLink(),)
-    ui_color = "#dc382c"
-    ui_fgcolor = "#ffffff"
 
     def __init__(
         self,

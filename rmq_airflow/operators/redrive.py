@@ -15,7 +15,7 @@ from rmq_airflow.batch import check_bound, check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
-from rmq_airflow.links import RedisQueueLink
+from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts
 from rmq_core import LeasedConfig
 from rmq_core.orchestrate import acting_as
@@ -30,7 +30,7 @@ class RedriveReport(TypedDict):
     dead: int
 
 
-class RedisQueueRedriveOperator(QueueLineageMixin, BaseOperator):
+class RedisQueueRedriveOperator(LinkedTask, QueueLineageMixin, BaseOperator):
     """
     Make dead letters ready again, the oldest first, with a fresh delivery budget.
 
@@ -47,9 +47,6 @@ class RedisQueueRedriveOperator(QueueLineageMixin, BaseOperator):
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
     queue_is = "output"
-    operator_extra_links = (RedisQueueLink(),)
-    ui_color = "#dc382c"
-    ui_fgcolor = "#ffffff"
 
     def __init__(
         self,

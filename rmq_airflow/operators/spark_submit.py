@@ -129,7 +129,8 @@ class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
             if submission is not None:
                 return self._run(queue, submission, hook, context)
             try:
-                self._claimed = self._claim(queue, identity)
+                chosen: dict[str, Any] = {"on_settled": self.on_settled, "named": self.lease_id}
+                self._claimed = claim(queue, identity, max_messages=self.max_messages, **chosen)
             except LeaseAlreadySettled as settled:
                 self.log.info("%s Nothing to do; on_settled='next' would claim another batch.", settled)
                 self._claimed = Claimed(None, settled_before=True)
@@ -166,9 +167,6 @@ class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
             self._remote.stop()
         if self._guard is not None:
             self._guard.stop()
-
-    def _claim(self, queue: LeasedQueue, identity: TaskIdentity) -> Claimed:
-        return claim(queue, identity, max_messages=self.max_messages, on_settled=self.on_settled, named=self.lease_id)
 
     def _find_remote(self, hook: RedisQueueHook, context: Context) -> RemoteDriver | None:
         """Return the remote driver in cluster mode, else None. Raises ConfigurationError for a bad submission."""

@@ -182,15 +182,11 @@ def _may_have_handed_over(row: Row | None) -> bool:
     return row is not None and row.state == "success" and row.run_state not in RUN_ENDED
 
 
-def _may_be_elsewhere(returned: Any) -> bool:
-    """Return whether the XCom of a task may be where this module does not read it, as from Airflow 3.4 on."""
-    return returned is None and IN_REGIONS
-
-
 def _standing(owner: str, row: Row | None, returned: Any, events: Collection[str], *, known: bool) -> Standing:
     if row is None:
         return Standing(known, GONE)
-    pending = _may_have_handed_over(row) and (_may_be_elsewhere(returned) or _names_owner(returned, owner))
+    elsewhere = returned is None and IN_REGIONS  # the XCom may be where this module does not read it
+    pending = _may_have_handed_over(row) and (elsewhere or _names_owner(returned, owner))
     if row.state not in ENDED or pending:
         return Standing(True, None)
     if row.state != FAILED:

@@ -49,15 +49,10 @@ class RedisQueueDepthTrigger(SensorTrigger):
         end_task: bool = False,
         max_messages: int | None = None,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
-        self.redis_queue = redis_queue
+        options: dict[str, Any] = {"end_task": end_task, "max_messages": max_messages}
+        super().__init__(redis_queue, min_messages, max_age, redis_queue_conn_id, **options)
         self.count = count
-        self.min_messages = min_messages
-        self.max_age = max_age
         self.poll_interval = poll_interval
-        self.redis_queue_conn_id = redis_queue_conn_id
-        self.end_task = end_task
-        self.max_messages = max_messages
 
     async def _wait(self) -> dict[str, Any]:
         enough = Threshold(self.min_messages, self.max_age)

@@ -6,7 +6,6 @@ harm. Its serialised form is plain, deterministic and free of secrets: it contai
 
 from __future__ import annotations
 
-from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import BacklogReport, SensorTrigger, report, tell_fired, wait_for_work
 from rmq_core.orchestrate import Threshold
 
@@ -22,24 +21,6 @@ class RedisQueueTrigger(SensorTrigger):
     :param end_task: end the task in the triggerer; otherwise a worker resumes it
     :param max_messages: report at most this many to the tasks downstream, if the trigger ends the task
     """
-
-    def __init__(
-        self,
-        redis_queue: str,
-        min_messages: int = 1,
-        max_age: float | None = None,
-        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
-        *,
-        end_task: bool = False,
-        max_messages: int | None = None,
-    ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
-        self.redis_queue = redis_queue
-        self.min_messages = min_messages
-        self.max_age = max_age
-        self.redis_queue_conn_id = redis_queue_conn_id
-        self.end_task = end_task
-        self.max_messages = max_messages
 
     async def _wait(self) -> BacklogReport:
         enough = Threshold(self.min_messages, self.max_age)

@@ -214,10 +214,6 @@ def _one_of(*allowed: str) -> Callable[[str, Option], str]:
     return check
 
 
-def _protocol(name: str, value: Option) -> int:
-    return int(_one_of("2", "3")(name, value))
-
-
 _READERS: dict[str, Callable[[_Parts, Mapping[str, Option]], dict[str, Any]]] = {
     "redis": _node,
     "rediss": _node,
@@ -243,5 +239,5 @@ _OPTIONS: dict[str, Callable[[str, Option], Option]] = {
     "socket_connect_timeout": _seconds,
     "max_connections": _positive,
     "client_name": _text,
-    "protocol": _protocol,
+    "protocol": lambda name, value: int(_one_of("2", "3")(name, value)),
 }

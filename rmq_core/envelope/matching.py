@@ -113,7 +113,10 @@ class Match:
         return (
             (self.message_id is None or message.id == self.message_id)
             and (self.text is None or self._needle in message.raw)
-            and (self.header is None or self._has_header(message))
+            and (
+                self.header is None
+                or any(self.header in (name, f"{name}={text}") for name, text in message.headers.items())
+            )
             and self._failed_for(_last_reason(message.history))
         )
 
@@ -124,9 +127,6 @@ class Match:
     @cached_property
     def _parts(self) -> Sequence[str]:
         return group_of_reason(self.reason or "").split("*")
-
-    def _has_header(self, message: Message) -> bool:
-        return any(self.header in (name, f"{name}={value}") for name, value in message.headers.items())
 
     def _failed_for(self, reason: str) -> bool:
         return (self.reason is None or has_parts(generalized(reason), self._parts)) and (

@@ -94,7 +94,7 @@ def add_bulk(engine: JobsEngine, jobs: Iterable[NewJob | Mapping[str, Any]]) -> 
     added: list[Job] = []
     pairs = ((new, _entry(engine, new)) for new in map(_new, jobs))
     try:
-        for chunk in chunks(pairs, _size):
+        for chunk in chunks(pairs, lambda pair: len(pair[1].body)):
             for _, run in groupby(chunk, _way):
                 news, entries = zip(*run, strict=True)
                 verdicts = yield from _send(engine, entries)
@@ -161,10 +161,6 @@ def _add(engine: JobsEngine, new: NewJob) -> Exchange[Job]:
 def _publish(engine: JobsEngine, chunk: Sequence[JobEntry]) -> Exchange[list[str | None]]:
     verdicts = yield from _send(engine, chunk)
     return [entry.id if fresh else None for entry, fresh in zip(chunk, verdicts, strict=True)]
-
-
-def _size(pair: tuple[NewJob, JobEntry]) -> int:
-    return len(pair[1].body)
 
 
 def _way(pair: tuple[NewJob, JobEntry]) -> int:

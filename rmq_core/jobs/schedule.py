@@ -17,6 +17,7 @@ from rmq_core.jobs.job import check_id, encode_data, encode_options
 from rmq_core.jobs.state import JobsEngine, prepare, refused
 from rmq_core.policy import Backoff, milliseconds, whole
 
+_LONGEST_MS = 5000
 ON_TIME_MS = 10_000
 """A time that is noticed at most this late counts as on time: schedules promise an accuracy of seconds, not better."""
 
@@ -263,7 +264,8 @@ def _fire(engine: JobsEngine, key: str, due_ms: int, now_ms: int) -> Exchange[No
     if text is None:
         return
     rule = json.loads(text)
-    schedule, left = schedule_of({**rule, "anchor_ms": due_ms}), _left(rule, int(fired or 0))
+    schedule = schedule_of({**rule, "anchor_ms": due_ms})
+    left = max(0, rule["limit"] - int(fired or 0)) if "limit" in rule else None
     times = times_to_fire(schedule, due_ms, now_ms, Missed(rule["missed"]))
     times = [at for at in times if at <= rule.get("end_ms", at)][:left]
     next_ms: int | str = schedule.after(now_ms)
@@ -300,10 +302,6 @@ def _body(engine: JobsEngine, key: str, rule: dict[str, Any], at_ms: int) -> byt
     return codec.body(f"{key}@{at_ms}", kind, data, rule["headers"].encode())
 
 
-def _left(rule: dict[str, Any], fired: int) -> int | None:
-    return None if "limit" not in rule else max(0, rule["limit"] - fired)
-
-
 def _repeatable(key: bytes, next_ms: bytes, text: bytes, fired: bytes) -> RepeatableJob:
     rule = json.loads(text)
     return RepeatableJob(key.decode(), rule["name"], rule["data"], rule, int(float(next_ms)), int(fired or 0))
@@ -315,14 +313,10 @@ def _bound_ms(at: datetime) -> int:
     return round(at.timestamp() * 1000)
 
 
-_LONGEST_MS = 5000
-_MOST = 1000
-
-
 def promote_and_wait(engine: JobsEngine) -> Exchange[Tick]:
     """Do all due work, then wait for the next due time, at most 5 s. A new, earlier due time ends the wait."""
     seen = yield from promote(engine)
-    if seen.promoted < _MOST:
+    if seen.promoted < 1000:  # else more are due
         block = _LONGEST_MS if seen.next_ms is None else max(1, min(_LONGEST_MS, seen.next_ms - seen.now_ms))
         yield Listen(("BLPOP", engine.keys.alarm, blocks_for(block)), block)
     return seen

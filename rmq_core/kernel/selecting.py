@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import message_of
@@ -230,7 +230,8 @@ def position_of(after: str | None, target: str) -> Position:
     if after is None:
         return Position()
     try:
-        known, scanned, total, cursor = json.loads(base64.urlsafe_b64decode(after.encode()), object_hook=_bytes_in)
+        text = base64.urlsafe_b64decode(after.encode())
+        known, scanned, total, cursor = json.loads(text, object_hook=lambda record: base64.b64decode(record["b"]))
         fits = known == target and isinstance(scanned, int) and isinstance(total, int) and isinstance(cursor, list)
     except (ValueError, TypeError, AttributeError, RecursionError):
         fits = False
@@ -320,13 +321,6 @@ class _Groups:
 
 
 def _text_of(target: str, scanned: int, total: int, cursor: Cursor) -> str:
-    made = json.dumps([target, scanned, total, cursor], default=_bytes_out, separators=(",", ":"))
+    parts = [target, scanned, total, cursor]
+    made = json.dumps(parts, default=lambda part: {"b": base64.b64encode(part).decode()}, separators=(",", ":"))
     return base64.urlsafe_b64encode(made.encode()).decode()
-
-
-def _bytes_out(value: Any) -> dict[str, str]:
-    return {"b": base64.b64encode(value).decode()}
-
-
-def _bytes_in(record: dict[str, Any]) -> bytes:
-    return base64.b64decode(record["b"])

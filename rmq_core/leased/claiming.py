@@ -230,7 +230,7 @@ def _granted(
     )  # fmt: skip
     engine.state(_CLAIM, taken, granted, lease_ms=request.lease_ms)
     if isolation:
-        state_isolated(engine, granted)
+        engine.state(Operation.ISOLATE, taken, granted, reason=str(isolation))
     if taken < limit:
         return (yield from _fill(engine, granted, limit))
     return granted if envelopes else (yield from _fetch(engine, granted))
@@ -287,11 +287,6 @@ def isolation_of(words: Sequence[str | int]) -> Isolation | None:
     """
     failures, most = map(int, words)
     return Isolation(failures, most) if failures else None
-
-
-def state_isolated(engine: LeasedEngine, lease: Lease) -> None:
-    """State why a claim got fewer messages than it requested."""
-    engine.state(Operation.ISOLATE, lease.count, lease, reason=str(lease.isolation))
 
 
 def requested(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from rmq_core.admin.history import JournalEntry, entries_about, marks
@@ -26,7 +25,7 @@ _PLACES = (
 )  # fmt: skip
 _PAST = {"nack": "nacked"}
 _BEGINS = {"claimed", "taken over", "handed over"}
-_NEAR_S = 2
+_NEAR_S = 2  # a message and the journal mean the same event by times this near
 
 
 class Found(NamedTuple):
@@ -65,7 +64,7 @@ def why(engine: LeasedEngine, message_id: str) -> Exchange[Timeline]:
     return Timeline(
         engine.name, message_id, found.state if found else "gone", tuple(_ordered(steps)), tuple(unknown),
         _deliveries(entries) if has_journal else None,
-        _count(entries, "acked") if has_journal else None,
+        len({(entry.lease_id, entry.fence) for entry in entries if entry.event == "acked"}) if has_journal else None,
     )  # fmt: skip
 
 
@@ -172,7 +171,7 @@ def _same(entries: Sequence[JournalEntry], history: Sequence[Failure]) -> dict[i
         for number, failure in left:
             if (
                 entry.event == _PAST.get(failure.kind, failure.kind)
-                and _near(failure.at, at)
+                and abs((failure.at - at).total_seconds()) < _NEAR_S
                 and holder in {"", failure.owner}
             ):
                 found[place] = number
@@ -187,11 +186,6 @@ def _of_entry(entry: JournalEntry, message_id: str, found: Found | None, holder:
     named = publisher_of(found.message.headers) if found and entry.event == "published" else ""
     held = f"held by {holder}" if entry.by and holder else ""
     return Step(at, entry.event, named or entry.by or holder, entry.lease_id, entry.detail or among or held, "journal")
-
-
-def _near(one: datetime, other: datetime) -> bool:
-    """Return whether a message and the journal mean the same event by these times."""
-    return abs((one - other).total_seconds()) < _NEAR_S
 
 
 def _of_marks(
@@ -260,15 +254,7 @@ def _deliveries(entries: Sequence[JournalEntry]) -> int:
     return len(found) + len({entry.lease_id for entry in entries if entry.event == "handed over"} - known)
 
 
-def _count(entries: Sequence[JournalEntry], *events: str) -> int:
-    return len({(entry.lease_id, entry.fence) for entry in entries if entry.event in events})
-
-
 def _ordered(steps: Sequence[Step]) -> list[Step]:
     """Return the steps in order of time; those without a time come last."""
     known = [(step.at, step) for step in steps if step.at is not None]
-    return [step for _, step in sorted(known, key=_time)] + [step for step in steps if step.at is None]
-
-
-def _time(pair: tuple[datetime, Step]) -> datetime:
-    return pair[0]
+    return [step for _, step in sorted(known, key=lambda pair: pair[0])] + [step for step in steps if step.at is None]

@@ -10,7 +10,7 @@ from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.matching import Match, Test, chosen_by
 from rmq_core.envelope.payloads import decode_payload, digest, encode_headers, encode_payload, one_line
-from rmq_core.envelope.stored import StoredMessage, StoredPage
+from rmq_core.envelope.stored import StoredPage
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, number_after
@@ -174,11 +174,7 @@ def _drop_scored(engine: LeasedEngine, target: str, test: Test, changes: Changes
 
 def _behind(page: StoredPage, gone: frozenset[bytes], before: Cursor) -> Cursor:
     kept = next((one for one in reversed(page.messages) if one.envelope not in gone), None)
-    return before if kept is None else (kept.envelope, _score_of(kept))
-
-
-def _score_of(kept: StoredMessage) -> str:
-    return "-inf" if kept.due_ms is None else str(kept.due_ms)
+    return before if kept is None else (kept.envelope, "-inf" if kept.due_ms is None else str(kept.due_ms))
 
 
 _CHOSEN = 10  # per script, which blocks the server: finding one of 100,000 dead letters takes about a millisecond

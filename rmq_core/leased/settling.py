@@ -20,10 +20,8 @@ from rmq_core.policy import milliseconds
 from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
-_ACK = Operation.ACK
 _NOW = "1 0"
 _COVERED = 64
-_EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
 
 def extend(engine: LeasedEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
@@ -66,7 +64,7 @@ def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exc
             raise _refused(engine, lease, reply)
         lease.state.settled = True
     count = int(reply[6:])
-    engine.state(_ACK, count, lease)
+    engine.state(Operation.ACK, count, lease)
     check(engine, f"acked lease {lease.id!r}", confirmed)
     return SettleReport(count)
 
@@ -136,7 +134,7 @@ def give_back(
             words = reply.decode().split(" ")
             settled += int(words[1])
             dead += len(words) - 3
-            engine.state(_EVENTS[verb], int(words[1]), lease, by=by, reason=reason)
+            engine.state(Operation(verb), int(words[1]), lease, by=by, reason=reason)
             state_dead(engine, lease.id, words[3:], reason)
             if words[2] == "0":
                 lease.state.settled = True
@@ -174,7 +172,7 @@ def _settle_some(
         settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
         dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
         ids = _named(messages, outcomes, {Outcome.SETTLED, Outcome.DEAD})
-        engine.state(_EVENTS[verb], settled, lease, ids=ids, reason=reason or None)
+        engine.state(Operation(verb), settled, lease, ids=ids, reason=reason or None)
         ids = _named(messages, outcomes, {Outcome.DEAD})
         engine.state(Operation.DEAD, dead, lease, ids=ids, reason=reason or None)
         return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))

@@ -88,10 +88,6 @@ def _stats(counted: Any, leased: Any) -> QueueStats | Exception:
 
 def _in_parts(calls: Sequence[Call]) -> Exchange[list[Any]]:
     replies: list[Any] = []
-    for part in _parts(calls):
-        replies += yield Pipeline(part)
+    for lo in range(0, len(calls), _AT_ONCE):
+        replies += yield Pipeline(tuple(calls[lo : lo + _AT_ONCE]))
     return replies
-
-
-def _parts(calls: Sequence[Call]) -> Iterator[tuple[Call, ...]]:
-    return (tuple(calls[lo : lo + _AT_ONCE]) for lo in range(0, len(calls), _AT_ONCE))

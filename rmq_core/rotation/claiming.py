@@ -79,7 +79,9 @@ def _pop(engine: RotationEngine, most: int, wait_ms: int) -> Exchange[Popped | N
             raise ScriptFailed(f"pop got {reply!r}")
         left, block, until = int(words[1]), int(words[2]), int(words[3])
         if words[4]:
-            return Popped(words[0].decode(), list(zip(_ids(words[5]), _lates(words[4]), strict=True)))
+            return Popped(
+                words[0].decode(), list(zip(_ids(words[5]), [flag == ord("l") for flag in words[4]], strict=True))
+            )
         if not left and not block:
             return None
 
@@ -91,7 +93,3 @@ def _ids(text: bytes) -> list[bytes]:
         at = colon + 1 + int(text[at:colon])
         found.append(text[colon + 1 : at])
     return found
-
-
-def _lates(flags: bytes) -> list[bool]:
-    return [flag == ord("l") for flag in flags]

@@ -19,7 +19,6 @@ from rmq_core.streams.state import BACK, StreamEngine, or_lost
 
 _LETTERS = {"s": Outcome.SETTLED, "l": Outcome.LOST}
 _log = logging.getLogger("rmq")
-_EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
 
 def ack(engine: StreamEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
@@ -87,7 +86,7 @@ def _settle(engine: StreamEngine, lease: Lease, verb: str, messages: Some | None
     except LeaseLost:
         engine.state(Operation.LOST, lease.count, lease)
         raise
-    engine.state(_EVENTS[verb], report.settled, lease)
+    engine.state(Operation(verb), report.settled, lease)
     return report
 
 

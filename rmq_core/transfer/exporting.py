@@ -94,7 +94,7 @@ class ExportFile:
             text = line.rstrip(b"\r\n")
             if self.footer and text:
                 raise ExportDamaged(f"line {number} comes after the last line of an export: import one file at a time")
-            if text.startswith(_FRAME) and _is_whole(text):
+            if text.startswith(_FRAME) and text.endswith(b"}"):
                 self.footer = _footer(text, number)
             elif text and _is_message(line):
                 yield NumberedLine(number, text)
@@ -117,10 +117,6 @@ class ExportFile:
 def _is_message(line: bytes) -> bool:
     """Return whether a line is a whole message: a line that was cut off has no line end."""
     return line.endswith(b"\n") and not line.startswith(_FRAME)
-
-
-def _is_whole(text: bytes) -> bool:
-    return text.endswith(b"}")
 
 
 def _digest_of(line: bytes) -> str:

@@ -35,7 +35,8 @@ class DeltaLog:
 
     def remembers(self, names: Sequence[BatchName]) -> bool:
         self._table.update_incremental()
-        return any(_at_least(self._table.transaction_version(each.id), each.version) for each in names)
+        found = [(self._table.transaction_version(each.id), each.version) for each in names]
+        return any(last is not None and last >= version for last, version in found)
 
     def commit(self, names: Sequence[BatchName], rows: pa.Table) -> None:
         now_ms = time.time_ns() // 1_000_000  # entries with a time are forgotten when the table's properties say so
@@ -55,7 +56,3 @@ def _opened(table: str | Path, options: dict[str, str] | None) -> DeltaTable:
             f"there is no Delta table at {str(table)!r}: create it first, with"
             " deltalake.DeltaTable.create(path, rows.schema, mode='ignore')"
         ) from error
-
-
-def _at_least(found: int | None, version: int) -> bool:
-    return found is not None and found >= version
