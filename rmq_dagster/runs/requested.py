@@ -45,11 +45,8 @@ class SensorClaims:
         return f"{self.owner}/{number}"
 
     def has_named(self, lease: LeaseInfo) -> bool:
-        """Return whether a tick of this sensor claimed the lease, no matter which run holds it now.
-
-        Names of older releases, which lack the code location, match too.
-        """
-        return number_of(lease.id) > 0 and owner_before(lease.id) in (self.owner, self.sensor)
+        """Return whether a tick of this sensor claimed the lease, no matter which run holds it now."""
+        return number_of(lease.id) > 0 and owner_before(lease.id) == self.owner
 
     def claim(self, queue: LeasedQueue, number: int, batch: int) -> bool:
         """Claim under a name derived from the request number, so that a repeated tick finds its own lease again.
@@ -71,13 +68,11 @@ class SensorClaims:
         to the run that is about to take it, or to its expiry: a run whose worker died may show as started for ever.
         """
         for lease in queue.admin.leases(limit=LEASES_LOOKED_AT):
-            if lease.owner in (self.owner, self.sensor):
+            if lease.owner == self.owner:
                 self._look_after(queue, lease, run_of(lease.id), last)
 
     def _look_after(self, queue: LeasedQueue, lease: LeaseInfo, run: dg.DagsterRun | None, last: int) -> None:
-        # A claim named without a code location may belong to another location's sensor; only its run shows that.
-        ours = lease.owner == self.owner
-        forsaken = run.is_finished if run else ours and number_of(lease.id) > last
+        forsaken = run.is_finished if run else number_of(lease.id) > last
         if not forsaken and not (run and run.status in WAITING):
             return
         with suppress(LeaseLost, LeaseAlreadySettled):  # a run has it by now
