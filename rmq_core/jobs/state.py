@@ -37,7 +37,7 @@ from rmq_core.exchange import Exchange, Want
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig, ScriptSettings
 from rmq_core.kernel.base import KeyedEngine
-from rmq_core.kernel.keys import fill
+from rmq_core.kernel.keys import fill, part
 from rmq_core.kernel.registry import ready
 from rmq_core.observe.fact import Observer, Sink
 from rmq_core.observe.tally import Tally
@@ -70,17 +70,10 @@ class JobsKeys:
     def __post_init__(self) -> None:
         fill(self, "rmq:{{{}}}:jobs:")
 
-    def lease(self, lease_id: str) -> bytes:
-        return b"%blease:%b" % (self.prefix, lease_id.encode())
-
-    def done(self, lease_id: str) -> bytes:
-        return b"%bdone:%b" % (self.prefix, lease_id.encode())
-
-    def unique(self, digest: bytes) -> bytes:
-        return b"%bunique:%b" % (self.prefix, digest)
-
-    def result(self, job_id: str) -> bytes:
-        return b"%bresult:%b" % (self.prefix, job_id.encode())
+    lease = part("lease")
+    done = part("done")
+    unique = part("unique")
+    result = part("result")
 
 
 @dataclass(slots=True, eq=False)

@@ -33,6 +33,7 @@ Other disciplines document their keys in `state.py` of their packages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +69,17 @@ def fill(keys: Any, prefix: str) -> None:
         object.__setattr__(keys, name, start + name.encode())
 
 
+def part(kind: str) -> Callable[[Any, str | bytes], bytes]:
+    """Return the method of a keys object that names the key of one lease, or of one stage, ..., by its id."""
+    start = kind.encode() + b":"
+
+    def key(keys: Any, of: str | bytes) -> bytes:
+        prefix: bytes = keys.prefix
+        return prefix + start + (of if isinstance(of, bytes) else of.encode())
+
+    return key
+
+
 @dataclass(frozen=True, slots=True)
 class LeasedKeys:
     """The keys of one queue."""
@@ -96,26 +108,11 @@ class LeasedKeys:
         key: bytes = getattr(self, place)
         return key
 
-    def lease(self, lease_id: str) -> bytes:
-        return b"%blease:%b" % (self.prefix, lease_id.encode())
-
-    def settled(self, lease_id: str) -> bytes:
-        return b"%bsettled:%b" % (self.prefix, lease_id.encode())
-
-    def done(self, lease_id: str) -> bytes:
-        return b"%bdone:%b" % (self.prefix, lease_id.encode())
-
-    def consumer(self, consumer: str) -> bytes:
-        return b"%bconsumer:%b" % (self.prefix, consumer.encode())
-
-    def stage(self, stage_id: str) -> bytes:
-        return b"%bstage:%b" % (self.prefix, stage_id.encode())
-
-    def staged(self, publication: str) -> bytes:
-        return b"%bstaged:%b" % (self.prefix, publication.encode())
-
-    def sink(self, sink_id: str) -> bytes:
-        return b"%bsink:%b" % (self.prefix, sink_id.encode())
-
-    def dedup(self, digest: bytes) -> bytes:
-        return b"%bdedup:%b" % (self.prefix, digest)
+    lease = part("lease")
+    settled = part("settled")
+    done = part("done")
+    consumer = part("consumer")
+    stage = part("stage")
+    staged = part("staged")
+    sink = part("sink")
+    dedup = part("dedup")

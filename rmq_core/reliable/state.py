@@ -20,7 +20,7 @@ from datetime import timedelta
 from rmq_core.envelope.codec import nonce
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.kernel.base import KeyedEngine
-from rmq_core.kernel.keys import check_name, fill
+from rmq_core.kernel.keys import check_name, fill, part
 from rmq_core.policy import check_all, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
 
@@ -71,11 +71,8 @@ class ReliableKeys:
     def __post_init__(self) -> None:
         fill(self, "rmq:reliable:{{{}}}:")
 
-    def processing(self, worker: str) -> bytes:
-        return b"%bprocessing:%b" % (self.prefix, worker.encode())
-
-    def claims(self, worker: str) -> bytes:
-        return b"%bclaims:%b" % (self.prefix, worker.encode())
+    processing = part("processing")
+    claims = part("claims")
 
 
 @dataclass(slots=True, eq=False)
