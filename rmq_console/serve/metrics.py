@@ -22,26 +22,18 @@ from prometheus_client.exposition import choose_encoder
 
 from rmq_console.serve.reading import QueueReading
 from rmq_core.errors import QueueUnavailable
+from rmq_core.observe.history import BOUNDS_S
 from rmq_core.orchestrate import claimable
 
 Encoder = Callable[[Any], bytes]
 LABELS = ("queue", "discipline")
 EVENTS = {
-    "published": "published",
-    "duplicate": "duplicates",
-    "dropped": "dropped",
-    "claimed": "claimed",
-    "acked": "acked",
-    "nacked": "nacked",
-    "released": "released",
-    "reclaimed": "reclaimed",
-    "taken_over": "taken_over",
-    "dead": "dead",
+    "published": "published", "duplicate": "duplicates", "dropped": "dropped", "claimed": "claimed", "acked": "acked",
+    "nacked": "nacked", "released": "released", "reclaimed": "reclaimed", "taken_over": "taken_over", "dead": "dead",
     "redriven": "redriven",
-}
+}  # fmt: skip
 """The values of the label `event`, and the fields of a queue's totals."""
 _END = b"# EOF\n"  # of the format OpenMetrics
-BOUNDS_S = tuple(2.0**power for power in range(-7, 15))
 
 
 class Gauge(NamedTuple):

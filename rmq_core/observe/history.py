@@ -27,12 +27,6 @@ LETTERS = {
 }  # fmt: skip
 """The counts by the letter under which Redis keeps them."""
 EVENTS = tuple(LETTERS.values())
-PROMETHEUS_EVENTS = {
-    "published": "published", "duplicate": "duplicates", "dropped": "dropped", "claimed": "claimed", "acked": "acked",
-    "nacked": "nacked", "released": "released", "reclaimed": "reclaimed", "taken_over": "taken_over", "dead": "dead",
-    "redriven": "redriven",
-}  # fmt: skip
-"""The values of the label `event` of a counter, and the counts that they stand for."""
 _ITEM = re.compile(r"([a-z]+\d*[+^=])(\d+)")
 _FIRST_POWER = -7
 _acting: ContextVar[str | None] = ContextVar("rmq_acting", default=None)

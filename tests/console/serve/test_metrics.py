@@ -11,9 +11,10 @@ import pytest
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.parser import text_string_to_metric_families
 
-from rmq_console.serve.metrics import BOUNDS_S, EVENTS, queues_text
+from rmq_console.serve.metrics import EVENTS, queues_text
 from rmq_console.serve.reading import QueueReading
 from rmq_core import LeasedQueue, open_queue
+from rmq_core.observe.history import BOUNDS_S
 from tests.console.serve.conftest import QUEUE, Served
 from tests.servers.process import Server
 
