@@ -149,7 +149,8 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
         submission, started = Submission(queue, lease), time.monotonic()
         given = {**(env or {}), **submission.handover(self.redis.settings()).environment()}
         with concluding(context, submission, queue.config):
-            with self._session(context, extras) as session:
+            reader, injector = dg.PipesTempFileMessageReader(), dg.PipesTempFileContextInjector()
+            with dg.open_pipes_session(context, injector, reader, extras=dict(extras or {})) as session:
                 given |= session.get_bootstrap_env_vars()
                 # Innermost block: the driver's processes are gone before the outcome of the lease is decided.
                 with DriverProcess(command, env=given, cwd=cwd, stop_grace_s=self.stop_grace_s) as driver:
@@ -162,14 +163,6 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
             return claim(context, queue, max_messages=self.max_messages, on_settled=self.on_settled), {}
         except LeaseAlreadySettled as settled:
             return None, {"rmq/acked_before": settled.acked}
-
-    def _session(self, context: identity.StepContext, extras: Mapping[str, Any] | None) -> Any:
-        return dg.open_pipes_session(
-            context=context,
-            context_injector=dg.PipesTempFileContextInjector(),
-            message_reader=dg.PipesTempFileMessageReader(),
-            extras=dict(extras or {}),
-        )
 
     def _metadata(self, lease: Lease, acked: int | None, seconds: float) -> dict[str, Any]:
         """Return the result's metadata; Dagster plots its numbers, such as `rmq/processed_per_minute`, over time."""

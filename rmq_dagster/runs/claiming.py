@@ -121,10 +121,6 @@ def _check_settled(
             f"this step has acked a batch of {queue.name!r} already, and a further claim needs a name of its own: pass"
             " on_settled='next' to every claim of the loop, so that a retry skips the batches that are acked"
         ) from settled
-    _refuse_lost_result(context, settled)
-
-
-def _refuse_lost_result(context: identity.StepContext, settled: LeaseAlreadySettled) -> None:
     if identity.result_was_lost(context):
         raise dg.Failure(
             f"An earlier try acked {settled.acked} message(s) of {settled.lease_id!r} and then failed to store its"

@@ -19,7 +19,7 @@ import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, backlogs
 from rmq_core.orchestrate import Threshold, repeat_after_s
-from rmq_core.reports import Backlog, LeaseInfo
+from rmq_core.reports import Backlog
 from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.runs import holders
 from rmq_dagster.runs.claiming import check_batch
@@ -192,12 +192,9 @@ class Doorbell:
         """Release leases of cancelled or deleted runs; expire those of runs that failed for good."""
         with ExitStack() as opened:
             queues = [opened.enter_context(LeasedQueue(redis, name, config)) for name in names]
-            for done in holders.settle_ended(context.instance, queues, self.was_claimed_here):
+            is_ours = self.claims.has_named if self.claims else None
+            for done in holders.settle_ended(context.instance, queues, is_ours):
                 context.log.info(done)
-
-    def was_claimed_here(self, lease: LeaseInfo) -> bool:
-        """Return whether a tick of this sensor claimed the lease, no matter which run owns it now."""
-        return self.claims is not None and self.claims.has_named(lease)
 
     def look_after_claims(
         self, instance: dg.DagsterInstance, redis: Any, config: LeasedConfig, names: Sequence[str], last: int

@@ -133,17 +133,14 @@ def _ending(
     run = record.dagster_run
     if run.status is dg.DagsterRunStatus.CANCELING:
         return canceling(instance, run)
-    if not run.is_finished or _has_just_ended(record):
+    has_just_ended = record.end_time is not None and time.time() - record.end_time < SETTLING_S
+    if not run.is_finished or has_just_ended:
         return None
     if run.status is dg.DagsterRunStatus.CANCELED:
         return canceled(instance, run)
     if run.status is dg.DagsterRunStatus.SUCCESS:
         return RunEnding(f"run {run.run_id} succeeded without settling it", failed=True)
     return _ending_of_failed(instance, run, retried.get(identity.root(run), ()))
-
-
-def _has_just_ended(record: dg.RunRecord) -> bool:
-    return record.end_time is not None and time.time() - record.end_time < SETTLING_S
 
 
 def _ending_of_failed(

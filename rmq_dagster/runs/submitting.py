@@ -54,7 +54,9 @@ def submitting(
     with concluding(context, submission, queue.config):
         handover = submission.handover(settings)
         batch.extras, batch.parameters = handover.extras(secrets), handover.parameters(secrets)
-        with LeaseWatch(submission, lambda: _report_loss(context, batch.lease.id)) as watch:
+        # The client of another service cannot be interrupted from here; a driver that adopted the lease ends by itself.
+        lost = "Lease %r is lost: what its driver does now counts for nothing"
+        with LeaseWatch(submission, lambda: context.log.error(lost, batch.lease.id)) as watch:
             yield batch
         if watch.lost is not None:
             raise LeaseLost(batch.lease.id) from watch.lost
@@ -71,8 +73,3 @@ def _check_adopted(submission: Submission) -> None:
             " service what became of the job, and let the driver call rmq_spark.adopted_batch; for a driver that"
             " cannot adopt a lease, pass ack_unadopted=True"
         )
-
-
-def _report_loss(context: identity.StepContext, lease_id: str) -> None:
-    # The client of another service cannot be interrupted from here; a driver that adopted the lease ends by itself.
-    context.log.error("Lease %r is lost: what its driver does now counts for nothing", lease_id)

@@ -123,15 +123,13 @@ def redis_queue_observer(
             stats = observed.stats()
             seen = [observation(observed, stats, context.instance, checks.asset_key)]
             if dead_letters is not None:
-                seen += _changed(Letters(observed), context.instance, dead_letters)
+                letters = Letters(observed)
+                if letters.changed(context.instance, dead_letters):
+                    seen.append(letters.observation(context.instance, dead_letters))
         judged = [_evaluation(result) for result in checks.results(context.instance, stats)]
         return dg.SensorResult(asset_events=[*map(reported, seen), *judged])
 
     return observer
-
-
-def _changed(letters: Letters, instance: dg.DagsterInstance, key: dg.AssetKey) -> list[dg.ObserveResult]:
-    return [letters.observation(instance, key)] if letters.changed(instance, key) else []
 
 
 def reported(seen: dg.ObserveResult) -> dg.AssetObservation:
