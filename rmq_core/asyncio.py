@@ -67,51 +67,13 @@ _ON_FIRST_USE = {
     "run_worker": ("jobs.worker", "run_worker"),
 }
 __all__ = [
-    "Backoff",
-    "Batch",
-    "ConfigurationError",
-    "Durability",
-    "Isolation",
-    "JobQueue",
-    "Lease",
-    "LeaseAlreadySettled",
-    "LeaseLost",
-    "LeaseOwnedByOther",
-    "LeasedConfig",
-    "LeasedQueue",
-    "LeftUnsettled",
-    "MalformedMessage",
-    "Match",
-    "Message",
-    "MessageRef",
-    "NewMessage",
-    "Overflow",
-    "PayloadError",
-    "QueueConsumer",
-    "QueueFull",
-    "QueueUnavailable",
-    "Reaper",
-    "RedisMessageQueue",
-    "RedisMessageQueueError",
-    "RedisSettings",
-    "ReliableQueue",
-    "RotationQueue",
-    "Stage",
-    "StreamQueue",
-    "UnrecoverableError",
-    "Unsupported",
-    "WaitHub",
-    "WorkQueue",
-    "Worker",
-    "backlogs",
-    "discipline_of",
-    "disciplines",
-    "exponential",
-    "holding",
-    "open_queue",
-    "queues",
-    "run_worker",
-]
+    "Backoff", "Batch", "ConfigurationError", "Durability", "Isolation", "JobQueue", "Lease", "LeaseAlreadySettled",
+    "LeaseLost", "LeaseOwnedByOther", "LeasedConfig", "LeasedQueue", "LeftUnsettled", "MalformedMessage", "Match",
+    "Message", "MessageRef", "NewMessage", "Overflow", "PayloadError", "QueueConsumer", "QueueFull", "QueueUnavailable",
+    "Reaper", "RedisMessageQueue", "RedisMessageQueueError", "RedisSettings", "ReliableQueue", "RotationQueue", "Stage",
+    "StreamQueue", "UnrecoverableError", "Unsupported", "WaitHub", "WorkQueue", "Worker", "backlogs", "discipline_of",
+    "disciplines", "exponential", "holding", "open_queue", "queues", "run_worker",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -128,15 +90,11 @@ def __dir__() -> list[str]:
 
 async def queues(redis: Any) -> list[str]:
     """Return the names of all queues that were ever published to or claimed from on this server."""
-    return sorted(await _named(redis))
+    return sorted(await disciplines(redis))
 
 
 async def disciplines(redis: Any) -> dict[str, str]:
     """Return the discipline of each queue that `queues` lists, by queue name; `open_queue` takes both."""
-    return await _named(redis)
-
-
-async def _named(redis: Any) -> dict[str, str]:
     client, owned = _client(redis)
     try:
         with _translated():

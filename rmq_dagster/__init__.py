@@ -23,25 +23,10 @@ from rmq_dagster.sensors.redrive import RedriveConfig, redis_queue_redrive_job
 from rmq_dagster.sensors.status import redis_queue_status_sensors
 
 __all__ = [
-    "ClaimedBatch",
-    "LeasedInvocation",
-    "Limit",
-    "Outbox",
-    "PipesRedisQueueSparkClient",
-    "QueueLimits",
-    "QueuePartitions",
-    "RedisQueueResource",
-    "RedriveConfig",
-    "SubmittedBatch",
-    "build_redis_queue_sensor",
-    "publish_op",
-    "redis_queue_asset",
-    "redis_queue_checks",
-    "redis_queue_dead_letters",
-    "redis_queue_definitions",
-    "redis_queue_observer",
-    "redis_queue_redrive_job",
-    "redis_queue_status_sensors",
-]
+    "ClaimedBatch", "LeasedInvocation", "Limit", "Outbox", "PipesRedisQueueSparkClient", "QueueLimits",
+    "QueuePartitions", "RedisQueueResource", "RedriveConfig", "SubmittedBatch", "build_redis_queue_sensor",
+    "publish_op", "redis_queue_asset", "redis_queue_checks", "redis_queue_dead_letters", "redis_queue_definitions",
+    "redis_queue_observer", "redis_queue_redrive_job", "redis_queue_status_sensors",
+]  # fmt: skip
 
 DagsterLibraryRegistry.register("rmq", __version__, is_dagster_package=False)

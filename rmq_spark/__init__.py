@@ -15,22 +15,7 @@ from rmq_spark.stream.draining import drain
 from rmq_spark.stream.metrics import RmqMetricsListener, StreamMetrics
 
 __all__ = [
-    "MESSAGE_SCHEMA",
-    "BatchPolicy",
-    "ClaimedBatch",
-    "RmqDataSource",
-    "RmqMetricsListener",
-    "StreamMetrics",
-    "adopted_batch",
-    "claimed_batch",
-    "drain",
-    "exit_with_parent",
-    "java_home",
-    "named_publisher",
-    "parsed",
-    "register",
-    "session",
-    "shard_names",
-    "spark_environment",
-    "split_json",
-]
+    "MESSAGE_SCHEMA", "BatchPolicy", "ClaimedBatch", "RmqDataSource", "RmqMetricsListener", "StreamMetrics",
+    "adopted_batch", "claimed_batch", "drain", "exit_with_parent", "java_home", "named_publisher", "parsed", "register",
+    "session", "shard_names", "spark_environment", "split_json",
+]  # fmt: skip

@@ -223,21 +223,9 @@ _READERS: dict[str, Callable[[_Parts, Mapping[str, Option]], dict[str, Any]]] = 
     "embedded": _directory,
 }
 _OPTIONS: dict[str, Callable[[str, Option], Option]] = {
-    "username": _text,
-    "password": _text,
-    "sentinel_username": _text,
-    "sentinel_password": _text,
-    "db": _natural,
-    "tls": _flag,
-    "ssl_ca_certs": _text,
-    "ssl_certfile": _text,
-    "ssl_keyfile": _text,
-    "ssl_password": _text,
-    "ssl_cert_reqs": _one_of("required", "optional", "none"),
-    "ssl_check_hostname": _flag,
-    "socket_timeout": _seconds,
-    "socket_connect_timeout": _seconds,
-    "max_connections": _positive,
-    "client_name": _text,
+    "username": _text, "password": _text, "sentinel_username": _text, "sentinel_password": _text, "db": _natural,
+    "tls": _flag, "ssl_ca_certs": _text, "ssl_certfile": _text, "ssl_keyfile": _text, "ssl_password": _text,
+    "ssl_cert_reqs": _one_of("required", "optional", "none"), "ssl_check_hostname": _flag,
+    "socket_timeout": _seconds, "socket_connect_timeout": _seconds, "max_connections": _positive, "client_name": _text,
     "protocol": lambda name, value: int(_one_of("2", "3")(name, value)),
-}
+}  # fmt: skip

@@ -9,15 +9,6 @@ from rmq_core.jobs.publishing import NewJob
 from rmq_core.jobs.schedule import Cron, Every, Missed, Repeat, RepeatableJob
 
 __all__ = [
-    "Cron",
-    "Every",
-    "Job",
-    "JobEvent",
-    "JobResult",
-    "JobsConfig",
-    "Missed",
-    "NewJob",
-    "Repeat",
-    "RepeatableJob",
+    "Cron", "Every", "Job", "JobEvent", "JobResult", "JobsConfig", "Missed", "NewJob", "Repeat", "RepeatableJob",
     "WorkerConfig",
-]
+]  # fmt: skip

@@ -17,22 +17,8 @@ from rmq_core.redis_message_queue.queue import AbstractRedisGateway, RedisGatewa
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData
 
 __all__ = [
-    "AbstractRedisGateway",
-    "BaseGracefulInterruptHandler",
-    "ClaimedMessage",
-    "CleanupFailedError",
-    "ConfigurationError",
-    "EventOperation",
-    "EventOutcome",
-    "GatewayContractError",
-    "GracefulInterruptHandler",
-    "LuaScriptError",
-    "MessageData",
-    "QueueBackpressureError",
-    "QueueDrainedError",
-    "QueueEvent",
-    "RedisGateway",
-    "RedisMessageQueue",
-    "RedisMessageQueueError",
-    "RetryBudgetExhaustedError",
-]
+    "AbstractRedisGateway", "BaseGracefulInterruptHandler", "ClaimedMessage", "CleanupFailedError",
+    "ConfigurationError", "EventOperation", "EventOutcome", "GatewayContractError", "GracefulInterruptHandler",
+    "LuaScriptError", "MessageData", "QueueBackpressureError", "QueueDrainedError", "QueueEvent", "RedisGateway",
+    "RedisMessageQueue", "RedisMessageQueueError", "RetryBudgetExhaustedError",
+]  # fmt: skip

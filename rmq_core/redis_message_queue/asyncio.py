@@ -152,22 +152,8 @@ def _left_alone(error: BaseException) -> bool:
 
 
 __all__ = [
-    "AbstractRedisGateway",
-    "BaseGracefulInterruptHandler",
-    "ClaimedMessage",
-    "CleanupFailedError",
-    "ConfigurationError",
-    "EventOperation",
-    "EventOutcome",
-    "GatewayContractError",
-    "GracefulInterruptHandler",
-    "LuaScriptError",
-    "MessageData",
-    "QueueBackpressureError",
-    "QueueDrainedError",
-    "QueueEvent",
-    "RedisGateway",
-    "RedisMessageQueue",
-    "RedisMessageQueueError",
-    "RetryBudgetExhaustedError",
-]
+    "AbstractRedisGateway", "BaseGracefulInterruptHandler", "ClaimedMessage", "CleanupFailedError",
+    "ConfigurationError", "EventOperation", "EventOutcome", "GatewayContractError", "GracefulInterruptHandler",
+    "LuaScriptError", "MessageData", "QueueBackpressureError", "QueueDrainedError", "QueueEvent", "RedisGateway",
+    "RedisMessageQueue", "RedisMessageQueueError", "RetryBudgetExhaustedError",
+]  # fmt: skip
