@@ -157,34 +157,18 @@ def _format(root: Path) -> str:
 
 def _options(address: str) -> list[str]:
     values = {
-        "port": "0",
-        "unixsocket": address,
-        "unixsocketperm": "700",
-        "dir": ".",
-        "appendonly": "yes",
-        "appendfsync": "everysec",
-        "save": "",
-        "logfile": LOG,
-        "pidfile": PID,
-        "daemonize": "yes",
-    }
+        "port": "0", "unixsocket": address, "unixsocketperm": "700", "dir": ".", "appendonly": "yes",
+        "appendfsync": "everysec", "save": "", "logfile": LOG, "pidfile": PID, "daemonize": "yes",
+    }  # fmt: skip
     return [word for name, value in values.items() for word in (f"--{name}", value)]
 
 
 def _run(root: Path, command: list[str], life: int) -> None:
     """Start the daemon with the locked file open. It detaches itself, so this process gets no zombie child."""
     result = subprocess.run(
-        command,
-        cwd=root,
-        pass_fds=[life],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        umask=0o077,
-        start_new_session=True,
-        check=False,
-    )
+        command, cwd=root, pass_fds=[life], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, umask=0o077, start_new_session=True, check=False,
+    )  # fmt: skip
     if result.returncode:
         raise QueueUnavailable(f"{command[0]} refused to start for {root}: {result.stdout.strip()}{_last_words(root)}")
 

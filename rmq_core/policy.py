@@ -26,9 +26,19 @@ def milliseconds(parameter: str, value: timedelta | float, *, minimum: float = 0
     return -int(-seconds(parameter, value, minimum=minimum) * 1000 // 1)
 
 
+def delay_in_ms(delay: timedelta | float | None) -> int:
+    """Return the delay of a message in milliseconds; None is no delay."""
+    return 0 if delay is None else milliseconds("delay", delay)
+
+
 def moment(ms: float | bytes | str) -> datetime:
     """Return a time of the server, which is in milliseconds."""
     return datetime.fromtimestamp(float(ms) / 1000, UTC)
+
+
+def age_s(since_ms: bytes | int, now_ms: bytes | int) -> float | None:
+    """Return for how long something has been there; None when it is not there, for which scripts give no time."""
+    return max(0.0, (int(now_ms) - int(since_ms)) / 1000) if since_ms else None
 
 
 def whole(parameter: str, value: int, *, minimum: int = 0) -> int:

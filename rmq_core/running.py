@@ -269,14 +269,9 @@ class Run(ABC):
     async def _turn(self, wait_s: float) -> bool:
         """Wait for messages and work on them. Return whether there were any."""
         options = self.options
+        terms = {"max_messages": options.max_messages or 1, "lease": options.lease, "owner": options.owner}
         try:
-            lease = await self.call(
-                self.queue.claim,
-                max_messages=options.max_messages or 1,
-                lease=options.lease,
-                wait=wait_s,
-                owner=options.owner,
-            )
+            lease = await self.call(self.queue.claim, wait=wait_s, **terms)
             if lease is not None:
                 await self._deal(lease)
         except QueueUnavailable as error:

@@ -178,3 +178,18 @@ def one_line(reason: str | None) -> str:
 def digest(kind: str, key: bytes) -> bytes:
     """Return a 128-bit digest of a deduplication key (BLAKE2b, RFC 7693); the kind distinguishes "1" from 1."""
     return hashlib.blake2b(key, digest_size=16, person=kind.encode()).digest()
+
+
+def key_bytes(key: object) -> bytes:
+    """Encode a deduplication key. Raises PayloadError if it is empty or neither str nor bytes."""
+    data = encode_text(key, "dedup_key") if isinstance(key, str) else key
+    if not isinstance(data, bytes):
+        raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")
+    if not data:
+        raise PayloadError("dedup_key is empty: all messages with it would count as duplicates; leave it out")
+    return data
+
+
+def key_digest(key: object) -> bytes:
+    """Return the digest of a deduplication key that a caller named."""
+    return digest("key", key_bytes(key))

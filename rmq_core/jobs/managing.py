@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rmq_core.envelope.matching import Match, chosen_by
+from rmq_core.envelope.payloads import key_digest
 from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage, Unsupported
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, Listen, number_after, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.inspecting import stats
 from rmq_core.jobs.job import Job, check_id
-from rmq_core.jobs.publishing import job_digest, key_digest
+from rmq_core.jobs.publishing import job_digest
 from rmq_core.jobs.state import GROUP, JobsEngine, prepare, refused
 from rmq_core.jobs.transfer import STATES, export_page
 from rmq_core.kernel.selecting import (
@@ -271,17 +272,8 @@ def _cancelled(
 def _ready_entry(engine: JobsEngine, job_id: str) -> Exchange[bytes | None]:
     """Return the entry of the stream that holds a ready job of this id; None if there is none."""
     keys, last = engine.keys, ""
-    while found := (
-        yield script(
-            "kernel/page_of_entries",
-            stream=keys.ready,
-            paused=keys.paused,
-            group=GROUP,
-            last=last,
-            most=PAGE,
-            field="e",
-        )
-    ):
+    page = partial(script, "kernel/page_of_entries", stream=keys.ready, paused=keys.paused, group=GROUP, field="e")
+    while found := (yield page(last=last, most=PAGE)):
         for entry, envelope in zip(found[::2], found[1::2], strict=True):
             if id_of(envelope) == job_id:
                 return bytes(entry)

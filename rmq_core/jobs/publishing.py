@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload, chunks, each, new_id, nonce
-from rmq_core.envelope.payloads import digest, encode_payload, encode_text
+from rmq_core.envelope.payloads import digest, encode_payload, key_digest
 from rmq_core.errors import PayloadError, RedisMessageQueueError
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Encodable, Exchange
@@ -18,7 +18,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.jobs.job import Job, check_id, encode_data, encode_options, plain_headers
 from rmq_core.jobs.state import JobsEngine, prepare, refused
 from rmq_core.kernel.publishing import publish_chunks
-from rmq_core.policy import Backoff, milliseconds
+from rmq_core.policy import Backoff, delay_in_ms, milliseconds
 from rmq_core.reports import Published, PublishReport
 
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
@@ -215,9 +215,8 @@ def _entry(engine: JobsEngine, new: NewJob) -> JobEntry:
     named = chosen is not None
     job_id = check_id(chosen or "") if named or unique else new_id()
     digest = job_digest(job_id) if unique else None
-    delay_ms = 0 if delay is None else milliseconds("delay", delay)
     options = encode_options(name, attempts, backoff)
-    return JobEntry(job_id, codec.body(job_id, kind, data, options), delay_ms, digest, named)
+    return JobEntry(job_id, codec.body(job_id, kind, data, options), delay_in_ms(delay), digest, named)
 
 
 def _message(
@@ -227,8 +226,7 @@ def _message(
     kind, data = encode_payload(payload, config)
     key = dedup_key(payload) if callable(dedup_key) else dedup_key
     digest = None if key is None else key_digest(key)
-    delay_ms = 0 if delay is None else milliseconds("delay", delay)
-    return JobEntry(job_id, codec.body(job_id, kind, data, headers), delay_ms, digest)
+    return JobEntry(job_id, codec.body(job_id, kind, data, headers), delay_in_ms(delay), digest)
 
 
 def _job(new: NewJob, entry: JobEntry, accepted: bool) -> Job:
@@ -237,12 +235,3 @@ def _job(new: NewJob, entry: JobEntry, accepted: bool) -> Job:
 
 def job_digest(job_id: str) -> bytes:
     return digest("job", job_id.encode())
-
-
-def key_digest(key: object) -> bytes:
-    data = encode_text(key, "dedup_key") if isinstance(key, str) else key
-    if not isinstance(data, bytes):
-        raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")
-    if not data:
-        raise PayloadError("dedup_key is empty: all messages with it would count as duplicates; leave it out")
-    return digest("key", data)

@@ -13,7 +13,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.jobs.state import JobsEngine, refused
 from rmq_core.kernel.settling import Some, deadline_of, extend_each, lost, places_of, without_trimmed
 from rmq_core.messages import Lease, token_of
-from rmq_core.policy import milliseconds
+from rmq_core.policy import delay_in_ms, milliseconds
 from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
@@ -55,8 +55,7 @@ def nack(
     reason: its first 200 characters are kept in the history. When the lease is lost, nacking the whole lease raises
     LeaseLost; nacking some messages reports it as their outcome.
     """
-    delay_ms = 0 if delay is None else milliseconds("delay", delay)
-    return (yield from _counted(engine, lease, ("nack", delay_ms, one_line(reason)), messages))
+    return (yield from _counted(engine, lease, ("nack", delay_in_ms(delay), one_line(reason)), messages))
 
 
 def release(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:

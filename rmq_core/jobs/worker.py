@@ -13,6 +13,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from operator import add
 from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
@@ -68,12 +69,7 @@ class Done(NamedTuple):
 
     def joined(self, later: Done) -> Done:
         """Return one report of both, this one first."""
-        return Done(
-            self.active + later.active,
-            self.completed + later.completed,
-            self.entries + later.entries,
-            self.results + later.results,
-        )
+        return Done._make(map(add, self, later))
 
     def __bool__(self) -> bool:
         return bool(self.active or self.entries)
@@ -368,13 +364,9 @@ class Worker:
         """Process jobs until `stop`, then shut down gracefully. Raises fatal errors, such as Unsupported."""
         await self._ask(prepare(self.queue.engine))
         reader = asyncio.create_task(self._read())
-        parts = [
-            self._start(),
-            self._beat(),
-            self._steal(),
-            self._record(),
-            *([self._promote()] if self.config.schedule else []),
-        ]
+        parts = [self._start(), self._beat(), self._steal(), self._record()]
+        if self.config.schedule:
+            parts.append(self._promote())
         tasks = [reader, *map(asyncio.create_task, parts)]
         for task in tasks:
             task.add_done_callback(self._ended)

@@ -16,7 +16,7 @@ from rmq_core.leased.claiming import isolation_of, reclaim_all
 from rmq_core.leased.publishing import PUBLICATION
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import IsolatedGroup, Lease, token_of
-from rmq_core.policy import moment, whole
+from rmq_core.policy import age_s, moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
 _LISTED = 1000
@@ -126,7 +126,8 @@ def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
     ready, oldest, now, due, late, groups, paused, fence = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
     isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
-    return Glance(Backlog(ready, _age(oldest, now), isolated, bool(paused), int(fence) if fence else None), until, late)
+    found = Backlog(ready, age_s(oldest, now), isolated, bool(paused), int(fence) if fence else None)
+    return Glance(found, until, late)
 
 
 def poll_backlog(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
@@ -158,7 +159,7 @@ def stats_of(counted: Sequence[Any], leased: int) -> QueueStats:
     """Return the numbers of a queue, from the replies of `count_call` and `held_call`."""
     ready, delayed, leases, dead, paused, oldest, now, ids, isolated = counted
     leases -= sum(name.startswith(PUBLICATION) for name in ids)
-    return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
+    return QueueStats(ready, delayed, leased, leases, dead, age_s(oldest, now), bool(paused), isolated)
 
 
 class Overview(NamedTuple):
@@ -272,7 +273,3 @@ def _info(name: str, reply: Any) -> LeaseInfo:
         name, owner.decode(), _STATES.get(state, "returning"), count, settled_count, takeovers, moment(claimed), until,
         int(fence), isolation_of(reply[8:]),
     )  # fmt: skip
-
-
-def _age(oldest: bytes, now: bytes) -> float | None:
-    return max(0.0, (int(now) - int(oldest)) / 1000) if oldest else None

@@ -9,7 +9,7 @@ from functools import partial
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.matching import Match, Test, chosen_by
-from rmq_core.envelope.payloads import decode_payload, digest, encode_headers, encode_payload, one_line
+from rmq_core.envelope.payloads import decode_payload, encode_headers, encode_payload, key_bytes, key_digest, one_line
 from rmq_core.envelope.stored import StoredPage
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
@@ -36,7 +36,7 @@ from rmq_core.kernel.settling import expired
 from rmq_core.kernel.transfer import Cursor, list_page
 from rmq_core.leased.claiming import owner_of, reenter, seize
 from rmq_core.leased.inspecting import browsing, stats, stored_in
-from rmq_core.leased.publishing import deduplicates, digest_of, key_bytes
+from rmq_core.leased.publishing import deduplicates, digest_of
 from rmq_core.leased.reclaiming import reclaim_lease
 from rmq_core.leased.settling import give_back, release
 from rmq_core.leased.state import LeasedEngine
@@ -283,7 +283,7 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
     this one counts as a duplicate.
     """
     wanted = frozenset([checked_id(message_id)])
-    given = None if dedup_key is None else digest("key", key_bytes(dedup_key))
+    given = None if dedup_key is None else key_digest(dedup_key)
     for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
         found = yield from find(key, wanted)
         if found and (yield from remove(engine, key, kind, [found[message_id]], given)):
@@ -294,14 +294,14 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
 
 def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key be published again before its window ends; return False when it was not remembered."""
-    known = engine.keys.dedup(digest("key", key_bytes(dedup_key)))
+    known = engine.keys.dedup(key_digest(dedup_key))
     reply = yield script("leased/purge", key=known, kind="string")
     return bool(number_after(b"removed ", reply))
 
 
 def remembered(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[float | None]:
     """Return for how many seconds a deduplication key is still remembered; None if it is not, and can be published."""
-    left_ms = yield Command(("PTTL", engine.keys.dedup(digest("key", key_bytes(dedup_key)))))
+    left_ms = yield Command(("PTTL", engine.keys.dedup(key_digest(dedup_key))))
     return left_ms / 1000 if left_ms >= 0 else None
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload, chunks, new_id, new_ids, nonce
-from rmq_core.envelope.payloads import PayloadLimits, digest, encode_headers, encode_payload, encode_text
+from rmq_core.envelope.payloads import PayloadLimits, digest, encode_headers, encode_payload, key_digest
 from rmq_core.errors import (
     ConfigurationError,
     NotDurable,
@@ -34,7 +34,7 @@ from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import NewMessage, Stage
-from rmq_core.policy import Overflow, milliseconds, whole
+from rmq_core.policy import Overflow, delay_in_ms, milliseconds, whole
 from rmq_core.reports import Published, PublishReport
 
 
@@ -139,7 +139,7 @@ def publish(
     delay: seconds or timedelta before it becomes ready. Raises PayloadError if unstorable, QueueFull if the queue is
     full, NotDurable if stored without the configured durability.
     """
-    entry = _entry(engine, payload, dedup_key, encode_headers(headers), _delay_ms(delay))
+    entry = _entry(engine, payload, dedup_key, encode_headers(headers), delay_in_ms(delay))
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     digests = () if entry.digest is None else (entry.digest,)
@@ -200,7 +200,7 @@ def chunks_of(
         raise PayloadError(
             "dedup_key must be a callable for publish_many and stage: with one key, all but one are duplicates"
         )
-    shared = encode_headers(headers), _delay_ms(delay)
+    shared = encode_headers(headers), delay_in_ms(delay)
     return _chunks(engine, iter(payloads), dedup_key, shared, clock, divide or _divided)
 
 
@@ -329,7 +329,7 @@ def _new_entry(
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
     own_headers = headers if message.headers is None else encode_headers(message.headers)
-    own_delay_ms = delay_ms if message.delay is None else _delay_ms(message.delay)
+    own_delay_ms = delay_ms if message.delay is None else delay_in_ms(message.delay)
     key = dedup_key if message.dedup_key is None else message.dedup_key
     return _entry(engine, message.payload, key, own_headers, own_delay_ms, message.id)
 
@@ -359,7 +359,7 @@ def digest_of(
     """Return the digest of a message's deduplication key (the call's, else the queue's); None without a key."""
     key = engine.config.dedup_key if dedup_key is None else dedup_key
     if key is not None:
-        return digest("key", key_bytes(key(payload) if callable(key) else key))
+        return key_digest(key(payload) if callable(key) else key)
     return digest(kind, data) if engine.config.dedup else None
 
 
@@ -370,20 +370,6 @@ def _checked_id(message_id: str) -> str:
     if not message_id.isprintable() or " " in message_id:
         raise PayloadError(f"id {message_id!r} must not hold spaces or control characters")
     return message_id
-
-
-def key_bytes(key: object) -> bytes:
-    """Encode a deduplication key. Raises PayloadError if it is empty or neither str nor bytes."""
-    data = encode_text(key, "dedup_key") if isinstance(key, str) else key
-    if not isinstance(data, bytes):
-        raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")
-    if not data:
-        raise PayloadError("dedup_key is empty: all messages with it would count as duplicates; leave it out")
-    return data
-
-
-def _delay_ms(delay: timedelta | float | None) -> int:
-    return 0 if delay is None else milliseconds("delay", delay)
 
 
 def _call(engine: LeasedEngine, chunk: Chunk) -> Call:

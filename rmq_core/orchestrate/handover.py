@@ -318,12 +318,8 @@ class Handover:
         return cls(settings, queue, lease_id, owner, names.get("lease_ms"), names.get("adopt_ms"))
 
     def _names(self) -> dict[str, Any]:
-        names = {name: getattr(self, name) for name in NAMES}
-        if self.lease_ms is not None:
-            names["lease_ms"] = self.lease_ms
-        if self.adopt_ms is not None:
-            names["adopt_ms"] = self.adopt_ms
-        return names
+        names = (*NAMES, "lease_ms", "adopt_ms")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def _referring(self, secrets: Mapping[str, str]) -> dict[str, Any]:
         """Return the names with references in place of credentials. The URL comes last, as `written` demands."""

@@ -7,7 +7,7 @@ from rmq_core.envelope.stored import StoredPage
 from rmq_core.exchange import Call, Command, Exchange, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.transfer import Cursor, list_page, states_only
-from rmq_core.policy import whole
+from rmq_core.policy import age_s, whole
 from rmq_core.reliable.state import DISCIPLINE, ReliableEngine
 from rmq_core.reports import Backlog, QueueStats
 
@@ -20,7 +20,7 @@ def backlog(engine: ReliableEngine) -> Exchange[Backlog]:
     A reaper must requeue the messages of dead workers before they count.
     """
     ready, _, _, _, oldest, now = yield _stats(engine, [])
-    return Backlog(ready, _age(oldest, now))
+    return Backlog(ready, age_s(oldest, now))
 
 
 def stats(engine: ReliableEngine) -> Exchange[QueueStats]:
@@ -31,7 +31,7 @@ def stats(engine: ReliableEngine) -> Exchange[QueueStats]:
         ready, dead, held, tokens, oldest, now = yield _stats(engine, workers)
         leased, leases, first = leased + held, leases + tokens, first + len(workers)
         if len(workers) < _PAGE:
-            return QueueStats(ready, 0, leased, leases, dead, _age(oldest, now), paused=False)
+            return QueueStats(ready, 0, leased, leases, dead, age_s(oldest, now), paused=False)
 
 
 def page_of_workers(engine: ReliableEngine, first: int) -> Exchange[list[str]]:
@@ -59,10 +59,6 @@ def lists_of(engine: ReliableEngine, workers: list[str]) -> list[bytes]:
 
 def _stats(engine: ReliableEngine, workers: list[str]) -> Call:
     return script("reliable/stats", engine.keys, lists=lists_of(engine, workers))
-
-
-def _age(oldest: bytes, now: int) -> float | None:
-    return max(0.0, (int(now) - int(oldest)) / 1000) if oldest else None
 
 
 STATES = ("leased", "ready", "dead")

@@ -62,17 +62,21 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
 _MARKS = {"qmark": "?, ?", "format": "%s, %s", "pyformat": "%s, %s", "numeric": ":1, :2"}
 
 
-class Connection(Protocol):
-    """The methods of a DB-API 2.0 connection that are needed here."""
-
-    def cursor(self) -> Any:
-        """Return a cursor."""
+class DbTx(Protocol):
+    """A transaction, such as a DB-API connection in which one has begun. For asyncio, its methods are coroutines."""
 
     def commit(self) -> Any:
         """Commit the transaction."""
 
     def rollback(self) -> Any:
         """Roll the transaction back."""
+
+
+class Connection(DbTx, Protocol):
+    """The methods of a DB-API 2.0 connection that are needed here."""
+
+    def cursor(self) -> Any:
+        """Return a cursor."""
 
 
 C = TypeVar("C", bound=Connection)
@@ -134,16 +138,6 @@ class EffectsOnce:
 
 
 T_co = TypeVar("T_co", covariant=True)
-
-
-class DbTx(Protocol):
-    """A transaction, such as a DB-API connection in which one has begun. For asyncio, its methods are coroutines."""
-
-    def commit(self) -> Any:
-        """Commit the transaction."""
-
-    def rollback(self) -> Any:
-        """Roll the transaction back."""
 
 
 class DbFactory(Protocol[T_co]):
