@@ -17,7 +17,7 @@ from redis import exceptions as errors
 
 from rmq_core.connection.clients import is_cluster
 from rmq_core.errors import WrongKeyType, hopeless, translate
-from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
+from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want, resending
 from rmq_core.exchange.aio_pools import AsyncShare, NodePool, cancellable, loop_share
 from rmq_core.exchange.frames import (
     FAILURES,
@@ -34,20 +34,6 @@ from rmq_core.exchange.frames import (
     unknown_script,
 )
 from rmq_core.exchange.pools import ON_POOL
-from rmq_core.exchange.resending import (
-    LOOK_S,
-    NOTHING,
-    aside,
-    clients_own,
-    failed_once,
-    failure_of,
-    looks,
-    naps,
-    notice,
-    resending,
-    rest,
-    rests,
-)
 from rmq_core.exchange.scripts import Slots, explained
 
 R = TypeVar("R")
@@ -59,7 +45,7 @@ class Canceller:
 
     def __init__(self, given_up: Callable[[], bool]) -> None:
         self._given_up, self._task, self._fired = given_up, asyncio.current_task(), False
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        self._timer = asyncio.get_running_loop().call_later(resending.LOOK_S, self._look)
 
     def stop(self) -> None:
         self._timer.cancel()
@@ -75,7 +61,7 @@ class Canceller:
             self._fired = True
             self._task.cancel()
         else:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+            self._timer = asyncio.get_running_loop().call_later(resending.LOOK_S, self._look)
 
 
 class AsyncDriver:
@@ -153,15 +139,17 @@ class AsyncDriver:
                 return await self._as_the_client_would(partial(send, again), error)
             if patience.over:
                 raise
-            notice(patience, error)
-        retrying = tenacity.AsyncRetrying(sleep=partial(self._nap, patience), after=self._after, **resending(patience))
+            resending.notice(patience, error)
+        retrying = tenacity.AsyncRetrying(
+            sleep=partial(self._nap, patience), after=self._after, **resending.terms(patience)
+        )
         return await retrying(send, again)
 
     async def _as_the_client_would(self, send: Callable[[], Awaitable[Any]], error: Exception) -> Any:
-        retry = clients_own(self.client)
+        retry = resending.clients_own(self.client)
         if retry is None:
             raise error
-        attempt = failed_once(error, send)
+        attempt = resending.failed_once(error, send)
 
         async def again() -> Any:
             return await attempt()
@@ -169,7 +157,7 @@ class AsyncDriver:
         return await retry.call_with_retry(again, self._recover)
 
     async def _nap(self, patience: Patience, seconds: float) -> None:
-        for part in naps(patience, seconds):
+        for part in resending.naps(patience, seconds):
             if patience.over:
                 return
             await asyncio.sleep(part)
@@ -179,16 +167,16 @@ class AsyncDriver:
 
     async def _aside(self, command: Command) -> Any:
         """Send a command to the node of its key, without the client's own retries; return None if it fails."""
-        if rests(self.client):
+        if resending.rests(self.client):
             return None
-        driver, patience = type(self)(self.client, command.key, 0), aside()
+        driver, patience = type(self)(self.client, command.key, 0), resending.aside()
         send = partial(driver._directly, given_up=patience.given_up)
         try:
             return await driver._persist(send, command, command, patience)
         except NOT_RETRYABLE:
             raise
         except (*RETRYABLE, Interrupted):
-            return rest(self.client)
+            return resending.rest(self.client)
         finally:
             await driver.close()
 
@@ -198,7 +186,7 @@ class AsyncDriver:
         return raised(reply)
 
     async def _after(self, state: tenacity.RetryCallState) -> None:
-        await self._recover(failure_of(state))
+        await self._recover(resending.failure_of(state))
 
     async def _round(self, planned: Plan) -> list[Any]:
         if not planned.block_ms:
@@ -214,10 +202,10 @@ class AsyncDriver:
     async def _polled(self, planned: Plan, share: AsyncShare | None = None) -> list[Any]:
         """Do what a request does that blocks in Redis, with requests that do not block."""
         reply, look = None, Plan([at_once(planned.frames[0])])
-        for pause_s in looks(planned, share.polling if share else deque()):
+        for pause_s in resending.looks(planned, share.polling if share else deque()):
             async with share.looking if share else contextlib.nullcontext():
                 (reply,) = await self._exchange(look)
-            if reply not in NOTHING:
+            if reply not in resending.NOTHING:
                 break
             await asyncio.sleep(pause_s)
         return [reply] if planned.alone else await self._exchange(planned.again())

@@ -38,7 +38,7 @@ def rest(client: Any) -> None:
     _resting[client] = monotonic() + _REST_S
 
 
-def resending(patience: Patience) -> dict[str, Any]:
+def terms(patience: Patience) -> dict[str, Any]:
     """Return the arguments for tenacity, which is used only after a first failure."""
     stop: Any = tenacity.stop_after_delay(patience.budget_s or 0)
     if patience.given_up is not None:

@@ -19,7 +19,7 @@ from redis import exceptions as errors
 from rmq_core.connection.clients import is_cluster
 from rmq_core.envelope.codec import process
 from rmq_core.errors import WrongKeyType, hopeless, translate
-from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
+from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want, resending
 from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
@@ -35,20 +35,6 @@ from rmq_core.exchange.frames import (
     unknown_script,
 )
 from rmq_core.exchange.pools import SyncShare, share_of
-from rmq_core.exchange.resending import (
-    LOOK_S,
-    NOTHING,
-    aside,
-    clients_own,
-    failed_once,
-    failure_of,
-    looks,
-    naps,
-    notice,
-    resending,
-    rest,
-    rests,
-)
 from rmq_core.exchange.scripts import Slots, explained
 
 R = TypeVar("R")
@@ -131,22 +117,22 @@ class SyncDriver:
                 return self._as_the_client_would(partial(send, again), error)
             if patience.over:
                 raise
-            notice(patience, error)
+            resending.notice(patience, error)
         retrying = tenacity.Retrying(
             sleep=lambda seconds: self._nap(patience, seconds),
-            after=lambda state: self._recover(failure_of(state)),
-            **resending(patience),
+            after=lambda state: self._recover(resending.failure_of(state)),
+            **resending.terms(patience),
         )
         return retrying(send, again)
 
     def _as_the_client_would(self, send: Callable[[], Any], error: Exception) -> Any:
-        retry = clients_own(self.client)
+        retry = resending.clients_own(self.client)
         if retry is None:
             raise error
-        return retry.call_with_retry(failed_once(error, send), self._recover)
+        return retry.call_with_retry(resending.failed_once(error, send), self._recover)
 
     def _nap(self, patience: Patience, seconds: float) -> None:
-        for part in naps(patience, seconds):
+        for part in resending.naps(patience, seconds):
             if patience.over:
                 return
             time.sleep(part)
@@ -156,16 +142,16 @@ class SyncDriver:
 
     def _aside(self, command: Command) -> Any:
         """Send a command to the node of its key, without the client's own retries; return None if it fails."""
-        if rests(self.client):
+        if resending.rests(self.client):
             return None
-        driver, patience = type(self)(self.client, command.key, 0), aside()
+        driver, patience = type(self)(self.client, command.key, 0), resending.aside()
         send = partial(driver._directly, given_up=patience.given_up)
         try:
             return driver._persist(send, command, command, patience)
         except NOT_RETRYABLE:
             raise
         except (*RETRYABLE, Interrupted):
-            return rest(self.client)
+            return resending.rest(self.client)
         finally:
             driver.close()
 
@@ -189,10 +175,10 @@ class SyncDriver:
     def _polled(self, planned: Plan, share: SyncShare | None = None) -> list[Any]:
         """Do what a request does that blocks in Redis, with requests that do not block."""
         reply, look = None, Plan([at_once(planned.frames[0])])
-        for pause_s in looks(planned, share.polling if share else deque()):
+        for pause_s in resending.looks(planned, share.polling if share else deque()):
             with share.looking if share else contextlib.nullcontext():
                 (reply,) = self._exchange(look)
-            if reply not in NOTHING:
+            if reply not in resending.NOTHING:
                 break
             time.sleep(pause_s)
         return [reply] if planned.alone else self._exchange(planned.again())
@@ -258,7 +244,7 @@ def _listen(connection: Any, block_ms: int, given_up: Callable[[], bool] | None)
     """Wait for the reply to a command that blocks in Redis, regardless of the connection's own timeout."""
     until = time.monotonic() + block_ms / 1000 + _GRACE_S
     while (left := until - time.monotonic()) > 0:
-        if _can_read(connection, min(left, LOOK_S) if given_up else left):
+        if _can_read(connection, min(left, resending.LOOK_S) if given_up else left):
             return
         if given_up and given_up():
             raise Interrupted

@@ -18,17 +18,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
+from rmq_core import errors
 from rmq_core.envelope.codec import nonce
 from rmq_core.envelope.payloads import one_line
-from rmq_core.errors import (
-    MalformedMessage,
-    PayloadError,
-    QueueFull,
-    QueueUnavailable,
-    RedisMessageQueueError,
-    UnknownPayloadKind,
-    UnrecoverableError,
-)
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Encodable, Exchange, Listen, Sleep
 from rmq_core.exchange.scripts import script
@@ -170,7 +162,7 @@ def leave(engine: JobsEngine, consumer: str) -> Exchange[bool]:
     call = script("jobs/leave", engine.keys, group=GROUP, consumer=consumer)
     try:
         return bool((yield from grouped(engine, lambda: call)) == b"left")
-    except QueueFull:  # Redis 6.2 refuses this, too, at its `maxmemory`; a consumer without jobs does no harm
+    except errors.QueueFull:  # Redis 6.2 refuses this, too, at its `maxmemory`; a consumer without jobs does no harm
         return False
 
 
@@ -244,10 +236,10 @@ class Runner:
         """Run a job and return its outcome. Calls `begun(job)` just before the handler."""
         try:
             job = job_of(delivery.envelope, delivery.before)
-        except UnknownPayloadKind as error:  # a worker of a later version may get it when it is retried
+        except errors.UnknownPayloadKind as error:  # a worker of a later version may get it when it is retried
             job = job_without_data(delivery.envelope, delivery.before)
             return FailedJob(job.id, self._verdict(job, error))
-        except MalformedMessage as error:
+        except errors.MalformedMessage as error:
             return FailedJob("", Verdict(delivery.before + 1, None, str(error)))
         if job.attempt > self._limit(job):
             reason = f"{delivery.before} workers died or lost their lease while they held it"
@@ -264,21 +256,21 @@ class Runner:
 
     def _verdict(self, job: Job, error: Exception) -> Verdict:
         backoff = job.backoff or self._queue_config.backoff
-        final = isinstance(error, UnrecoverableError) or job.attempt >= self._limit(job)
+        final = isinstance(error, errors.UnrecoverableError) or job.attempt >= self._limit(job)
         return Verdict(job.attempt, None if final else backoff.delay(job.attempt), _reason(error))
 
     def _encode(self, value: Any) -> bytes:
         config = self._queue_config
         kind, data = encode_data(value, config)
         if kind == "b":
-            raise PayloadError("a handler must return a JSON value, not bytes, while store_results is set")
+            raise errors.PayloadError("a handler must return a JSON value, not bytes, while store_results is set")
         return json.dumps(value).encode() if kind == "s" else data
 
 
 def _reason(error: Exception) -> str:
     """Return the reason to store in the history. It says "unrecoverable" even if the name of the class does not."""
-    if isinstance(error, UnrecoverableError) and type(error) is not UnrecoverableError:
-        return f"{UnrecoverableError.__name__} ({type(error).__name__}): {error}"
+    if isinstance(error, errors.UnrecoverableError) and type(error) is not errors.UnrecoverableError:
+        return f"{errors.UnrecoverableError.__name__} ({type(error).__name__}): {error}"
     return reason_of(error)
 
 
@@ -432,7 +424,7 @@ class Worker:
         try:
             found = await self._ask(fail(engine, self.name, delivery, job_id, failed.verdict, **options))
             self._counts.failed(delivery.entry, found)
-        except QueueUnavailable:
+        except errors.QueueUnavailable:
             pass  # the lease expires: the job is requeued, the attempt counted
         finally:
             self._settled(delivery)
@@ -495,9 +487,9 @@ class Worker:
         self._cancel_flush()
         try:
             found: list[Delivery] = await self._ask(turn(self.queue.engine, self.name, done, count))
-        except (RedisMessageQueueError, asyncio.CancelledError) as error:
+        except (errors.RedisMessageQueueError, asyncio.CancelledError) as error:
             self._done = done.joined(self._done)
-            if not isinstance(error, QueueUnavailable):
+            if not isinstance(error, errors.QueueUnavailable):
                 raise
             _log.warning("worker %s cannot reach Redis: %s", self.name, error)
             await asyncio.sleep(1)
@@ -509,7 +501,7 @@ class Worker:
         """Run an operation; None if Redis is unreachable."""
         try:
             return await self._ask(exchange)
-        except QueueUnavailable as error:
+        except errors.QueueUnavailable as error:
             _log.warning("worker %s cannot reach Redis: %s", self.name, error)
             await asyncio.sleep(1)
             return None

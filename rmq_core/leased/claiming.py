@@ -14,18 +14,8 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
+from rmq_core import errors
 from rmq_core.envelope.codec import anonymous_lease_id, nonce
-from rmq_core.errors import (
-    ConfigurationError,
-    ConsumerTaken,
-    LeaseAlreadySettled,
-    LeaseLost,
-    LeaseOwnedByOther,
-    NotDurable,
-    QueueUnavailable,
-    RedisMessageQueueError,
-    ScriptFailed,
-)
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Encodable, Exchange, Listen, Wait, blocks_for
 from rmq_core.exchange.scripts import script
@@ -144,7 +134,7 @@ def _ack_and_claim(
         if words[0] == "lost":
             raise engine.lost(ack)
         if words[0] not in {"claimed", "empty"}:
-            raise ScriptFailed(f"claim_next got {words[0]!r}")
+            raise errors.ScriptFailed(f"claim_next got {words[0]!r}")
         ack.state.settled = True
     engine.state(_ACK, int(words[-1]), ack)
     check(engine, f"acked lease {ack.id!r}", confirmed)
@@ -185,13 +175,13 @@ def _wait(
         if words[0] in {"claimed", "taken"}:
             return (yield from _hand_over(engine, request, words, late, reply[2]))
         if words[0] == "settled":
-            raise LeaseAlreadySettled(request.id, int(words[1]))
+            raise errors.LeaseAlreadySettled(request.id, int(words[1]))
         if words[0] == "exhausted":
             yield from reclaim(engine, request.id, used_up=True)
             block = 0
             continue
         if words[0] != "empty":
-            raise ScriptFailed(f"claim got {words[0]!r}")
+            raise errors.ScriptFailed(f"claim got {words[0]!r}")
         block, until = int(words[1]), int(words[2])
         yield from reclaim_all(engine, late)
         if not late and not block:
@@ -208,9 +198,9 @@ def _hand_over(
             yield script("leased/sequential", lease=engine.keys.lease(granted.id), token=token_of(granted))
         if late:
             yield from reclaim_all(engine, late)
-    except LeaseLost:
+    except errors.LeaseLost:
         raise
-    except RedisMessageQueueError:
+    except errors.RedisMessageQueueError:
         engine.unanswered[request.id] = request.nonce
         raise
     return granted
@@ -301,7 +291,7 @@ def requested(
     lease_ms, owned = engine.lease_ms(lease), owner_of("owner", owner)
     if lease_id is not None:
         if check_name("lease_id", lease_id).startswith("~"):
-            raise ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
+            raise errors.ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
         secret = engine.unanswered.pop(lease_id, None)
         return LeaseRequest(
             lease_id, "named", secret or nonce(), lease_ms, max_messages, owned, again=secret is not None
@@ -339,9 +329,10 @@ def _keep(engine: LeasedEngine, request: LeaseRequest, error: BaseException) -> 
 
     The next claim repeats it, or `close` releases its lease.
     """
-    if isinstance(error, LeaseLost | LeaseAlreadySettled):
+    if isinstance(error, errors.LeaseLost | errors.LeaseAlreadySettled):
         return
-    answered = isinstance(error, RedisMessageQueueError) and not isinstance(error, QueueUnavailable | NotDurable)
+    unsure = errors.QueueUnavailable | errors.NotDurable
+    answered = isinstance(error, errors.RedisMessageQueueError) and not isinstance(error, unsure)
     if request.again or not answered:
         engine.unanswered[request.id] = request.nonce
 
@@ -398,13 +389,13 @@ def seize(
     if verdict == "taken":
         return taken_over(engine, lease_id, rest, event)
     if verdict == "settled":
-        raise LeaseAlreadySettled(lease_id, int(rest.split(" ")[0]))
+        raise errors.LeaseAlreadySettled(lease_id, int(rest.split(" ")[0]))
     if verdict == "owned":
-        raise LeaseOwnedByOther(lease_id, f"it is owned by {rest!r}, not by {if_owner!r}")
+        raise errors.LeaseOwnedByOther(lease_id, f"it is owned by {rest!r}, not by {if_owner!r}")
     if verdict == "exhausted":
         yield from reclaim(engine, lease_id, used_up=True)
-        raise LeaseLost(lease_id, "its deliveries are used up")
-    raise LeaseLost(lease_id, "there is no lease of this id")
+        raise errors.LeaseLost(lease_id, "its deliveries are used up")
+    raise errors.LeaseLost(lease_id, "there is no lease of this id")
 
 
 def join(engine: LeasedEngine, lease_id: str) -> Exchange[Lease]:
@@ -416,7 +407,7 @@ def join(engine: LeasedEngine, lease_id: str) -> Exchange[Lease]:
     name = check_name("lease_id", lease_id)
     reply = yield script("leased/join", engine.keys, lease=engine.keys.lease(name), lease_id=name)
     if reply is None:
-        raise LeaseLost(lease_id, "there is no lease of this id")
+        raise errors.LeaseLost(lease_id, "there is no lease of this id")
     token, takeovers, owner, count, deadline = reply
     lease = Lease(
         engine.keys.name, lease_id, owner.decode(), count, deadline_of(deadline.decode()), token.decode(), takeovers,
@@ -484,8 +475,8 @@ def _write(
     )  # fmt: skip
     words = reply.decode().split(" ", 2)
     if words[0] == "taken":
-        raise ConsumerTaken(consumer, int(words[1]) / 1000)
+        raise errors.ConsumerTaken(consumer, int(words[1]) / 1000)
     if words[0] != "entered":
-        raise ScriptFailed(f"register_consumer got {words[0]!r}")
+        raise errors.ScriptFailed(f"register_consumer got {words[0]!r}")
     before, _, before_finished = words[2].rpartition(" ")
     return ConsumerRegistration(int(words[1]), None if before == "-" else before, int(before_finished))

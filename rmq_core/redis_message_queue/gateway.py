@@ -20,16 +20,10 @@ from math import inf
 from time import monotonic
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from rmq_core import errors
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.connection.clients import check_gateway_client, decodes, is_cluster
 from rmq_core.envelope.codec import new_id
-from rmq_core.errors import (
-    ConfigurationError,
-    QueueBackpressureError,
-    QueueFull,
-    QueueUnavailable,
-    RedisMessageQueueError,
-)
 from rmq_core.events import EventOutcome, Operation, QueueEvent
 from rmq_core.exchange import Exchange, Interrupted, Patience
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
@@ -107,8 +101,8 @@ class Channel:
         try:
             result = self.driver.run(exchange, patience)
             found: R = await result if self.io_mode.asynchronous else result
-        except RedisMessageQueueError as error:
-            if attempt and isinstance(error, QueueUnavailable) and error.__cause__ is not None:
+        except errors.RedisMessageQueueError as error:
+            if attempt and isinstance(error, errors.QueueUnavailable) and error.__cause__ is not None:
                 self.note(EventOperation.RETRY_EXHAUSTED, attempt, error.__cause__)
             known = in_redis_terms(error, resent=patience.budget_s is not None)
             raise known from known.__cause__
@@ -210,9 +204,9 @@ async def _publish(channels: Channels, queue: str, message: str, dedup_key: str 
     channel, _ = channels.find(queue)
     try:
         published = await channel.run(publishing.publish(channel.engine, message, dedup_key=dedup_key), patience)
-    except (QueueFull, Interrupted) as error:
+    except (errors.QueueFull, Interrupted) as error:
         most, gave_up = channel.engine.config.max_ready, isinstance(error, Interrupted)
-        raise QueueBackpressureError(
+        raise errors.QueueBackpressureError(
             f"queue {channel.engine.keys.name!r} has no room: max_pending_length={most} messages wait"
             + ("; the wait for room was given up" if gave_up else "; consume some or raise the limit")
         ) from None
@@ -317,7 +311,7 @@ async def purge_queue(channels: Channels, queue: str) -> int:
     """Delete the messages of a part of a queue. Return how many."""
     channel, part = channels.find(queue)
     if part is QueuePart.PROCESSING:
-        raise ConfigurationError("messages being processed cannot be purged; let them complete or expire")
+        raise errors.ConfigurationError("messages being processed cannot be purged; let them complete or expire")
     return await channel.run(managing.purge(channel.engine, operations.LISTS[part]))
 
 

@@ -9,16 +9,7 @@ from datetime import datetime, timedelta
 from rmq_core.envelope.payloads import one_line
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.settling import (
-    Some,
-    check_queue,
-    deadline_of,
-    extend_each,
-    open_places,
-    outcomes_of,
-    settle,
-    trimmed_in,
-)
+from rmq_core.kernel import settling
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds, seconds
 from rmq_core.protocol import lacking
@@ -30,7 +21,7 @@ _HEAD, _ID = re.compile(rb"\d+ \d+ (\d+) "), re.compile(rb"(\S+) ")
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "m": Outcome.MISSING, "l": Outcome.LOST}
 
 
-def ack(engine: ReliableEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def ack(engine: ReliableEngine, lease: Lease, messages: settling.Some | None = None) -> Exchange[SettleReport]:
     """Remove finished messages from the processing list.
 
     When the lease is lost, acking the whole lease raises LeaseLost; acking some messages reports it as their outcome.
@@ -41,7 +32,7 @@ def ack(engine: ReliableEngine, lease: Lease, messages: Some | None = None) -> E
 def nack(
     engine: ReliableEngine,
     lease: Lease,
-    messages: Some | None = None,
+    messages: settling.Some | None = None,
     *,
     delay: timedelta | float | None = None,
     reason: str | None = None,
@@ -56,7 +47,7 @@ def nack(
     return (yield from _settle(engine, lease, "nack", messages, one_line(reason)))
 
 
-def release(engine: ReliableEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def release(engine: ReliableEngine, lease: Lease, messages: settling.Some | None = None) -> Exchange[SettleReport]:
     """Requeue messages without counting a delivery.
 
     When the lease is lost, releasing the whole lease raises LeaseLost; releasing some messages reports it as their
@@ -70,12 +61,12 @@ def extend(engine: ReliableEngine, lease: Lease, by: timedelta | float | None = 
 
     by: seconds or timedelta; None is the queue's timeout. Returns the time until which they are held. Raises LeaseLost.
     """
-    return deadline_of(lease, (yield _extension(engine, lease, by)))
+    return settling.deadline_of(lease, (yield _extension(engine, lease, by)))
 
 
 def extend_all(engine: ReliableEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; return True for each that is extended, False for each that is lost."""
-    return (yield from extend_each(_extension(engine, lease, by) for lease, by in leases))
+    return (yield from settling.extend_each(_extension(engine, lease, by) for lease, by in leases))
 
 
 def leave(engine: ReliableEngine) -> Exchange[None]:
@@ -85,13 +76,13 @@ def leave(engine: ReliableEngine) -> Exchange[None]:
 
 
 def _settle(
-    engine: ReliableEngine, lease: Lease, verb: str, messages: Some | None, reason: str = ""
+    engine: ReliableEngine, lease: Lease, verb: str, messages: settling.Some | None, reason: str = ""
 ) -> Exchange[SettleReport]:
     def send(places: list[int]) -> Exchange[list[Outcome]]:
         reply = yield _settlement(engine, lease, verb, places, whole=messages is None, reason=reason)
-        return outcomes_of(lease, trimmed_in(engine, reply)[0], len(places), _LETTERS)
+        return settling.outcomes_of(lease, settling.trimmed_in(engine, reply)[0], len(places), _LETTERS)
 
-    return (yield from settle(engine.name, lease, messages, send))
+    return (yield from settling.settle(engine.name, lease, messages, send))
 
 
 def _settlement(
@@ -107,10 +98,10 @@ def _settlement(
 
 
 def _extension(engine: ReliableEngine, lease: Lease, by: timedelta | float | None) -> Call:
-    check_queue(engine.name, lease)
+    settling.check_queue(engine.name, lease)
     by_ms = milliseconds("by", seconds("by", engine.config.timeout if by is None else by, minimum=0.001))
     entries = lease.envelopes or ()
-    ids = [_id_of(entries[place]) for place in open_places(lease)]
+    ids = [_id_of(entries[place]) for place in settling.open_places(lease)]
     return script(
         "reliable/extend", claims=engine.keys.claims(lease.owner), token=token_of(lease), lease_ms=by_ms,
         timeout_ms=engine.config.timeout_ms, ids=ids,
