@@ -34,15 +34,11 @@ def read_extras(extra: Mapping[str, Any], *, strict: bool = True) -> dict[str, A
     given = {name: value for name, value in extra.items() if value not in (None, "")}
     for name in given.keys() - READERS.keys():
         if strict or _nearest(name, READERS, _CLOSE):
-            raise ConfigurationError(_unknown(name))
+            raise ConfigurationError(
+                f"unknown extra `{name}`{_nearest(name, READERS) or '.'} The extras are {', '.join(sorted(READERS))}."
+                " User and password have fields of their own; options such as socket_timeout go into the query of `url`"
+            )
     return {name: READERS[name](name, value) for name, value in given.items() if name in READERS}
-
-
-def _unknown(name: str) -> str:
-    return (
-        f"unknown extra `{name}`{_nearest(name, READERS) or '.'} The extras are {', '.join(sorted(READERS))}. User and "
-        "password have fields of their own; options such as socket_timeout go into the query of `url`"
-    )
 
 
 def _nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -71,11 +71,8 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
     """
 
     template_fields: Sequence[str] = (
-        *DecoratedOperator.template_fields,
-        "redis_queue",
-        "hand_over",
-        "redis_queue_conn_id",
-    )
+        *DecoratedOperator.template_fields, "redis_queue", "hand_over", "redis_queue_conn_id",
+    )  # fmt: skip
     custom_operator_name = "@task.redis_queue"
 
     def __init__(

@@ -75,11 +75,7 @@ def _path_to(binary: str, environment: Mapping[str, str]) -> dict[str, str]:
     folders = os.pathsep.join([*([f"{home}/bin"] if home else []), str(Path(sys.executable).parent)])
     if shutil.which(binary, path=folders):
         return {"PATH": f"{folders}{os.pathsep}{path}"}
-    raise ConfigurationError(_nowhere(binary, home))
-
-
-def _nowhere(binary: str, home: str | None) -> str:
-    return (
+    raise ConfigurationError(
         f"there is no `{binary}` on PATH, in {home or '$SPARK_HOME'}/bin or beside Python: run `pip install "
         "'rmq[airflow-spark]'`, which includes Spark (pyspark-client does not), or install Apache Spark on the worker "
         "and set SPARK_HOME"

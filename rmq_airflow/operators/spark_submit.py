@@ -75,11 +75,8 @@ class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
     """
 
     template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields,
-        "redis_queue",
-        "lease_id",
-        "redis_queue_conn_id",
-    )
+        *SparkSubmitOperator.template_fields, "redis_queue", "lease_id", "redis_queue_conn_id",
+    )  # fmt: skip
     operator_extra_links = (*SparkSubmitOperator.operator_extra_links, RedisQueueLink())
 
     def __init__(
@@ -277,11 +274,6 @@ class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
 
     def _report(self, lease_id: str, outcome: Outcome, claimed: int = 0, acked: int = 0) -> SubmitReport:
         return {
-            "queue": self.redis_queue,
-            "lease_id": lease_id,
-            "outcome": outcome,
-            "claimed": claimed,
-            "acked": acked,
-            "isolated": self._claimed.isolated,
-            "settled_before": self._claimed.settled_before,
-        }
+            "queue": self.redis_queue, "lease_id": lease_id, "outcome": outcome, "claimed": claimed, "acked": acked,
+            "isolated": self._claimed.isolated, "settled_before": self._claimed.settled_before,
+        }  # fmt: skip
