@@ -52,14 +52,10 @@ if TYPE_CHECKING:
 
 # Few programs need more than one discipline, and modules that import redis-py take longer to load than all others.
 _ON_FIRST_USE = {
-    "JobQueue": "jobs.queue",
-    "QueueConsumer": "streams.consumer",
-    "Reaper": "reliable.reclaiming",
-    "RedisMessageQueue": "redis_message_queue.queue",
-    "ReliableQueue": "reliable.queue",
-    "RotationQueue": "rotation.queue",
-    "StreamQueue": "streams.queue",
-}
+    "JobQueue": "jobs.queue", "QueueConsumer": "streams.consumer", "Reaper": "reliable.reclaiming",
+    "RedisMessageQueue": "redis_message_queue.queue", "ReliableQueue": "reliable.queue",
+    "RotationQueue": "rotation.queue", "StreamQueue": "streams.queue",
+}  # fmt: skip
 __all__ = [
     "Backoff", "Batch", "ConfigurationError", "Durability", "Isolation", "JobQueue", "Lease", "LeaseAlreadySettled",
     "LeaseLost", "LeaseOwnedByOther", "LeasedConfig", "LeasedQueue", "LeftUnsettled", "MalformedMessage", "Match",

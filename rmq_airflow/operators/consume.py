@@ -84,13 +84,9 @@ class RedisQueueConsumeOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMixi
         self.on_message = on_message
         self.on_batch = on_batch
         self.bounds = Bounds(
-            batch_size,
-            max_messages,
-            check_seconds("max_time", max_time),
-            max_failures,
-            check_seconds("failed_delay", failed_delay),
-            sequential=on_message is not None,
-        )
+            batch_size, max_messages, check_seconds("max_time", max_time), max_failures,
+            check_seconds("failed_delay", failed_delay), sequential=on_message is not None,
+        )  # fmt: skip
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
         warn_of_short_lease(self, "queue_config", None, queue_config)

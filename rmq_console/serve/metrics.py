@@ -161,16 +161,10 @@ def scaling(reading: QueueReading) -> dict[str, Any]:
     if stats is None:
         raise ValueError(reading.error)
     return {
-        "queue": reading.name,
-        "discipline": reading.discipline,
-        "ready": claimable(stats),
-        "leased": stats.leased,
-        "total": claimable(stats) + stats.leased,
-        "delayed": stats.delayed,
-        "dead": stats.dead,
-        "oldest_age": (claimable(stats) and stats.oldest_age) or 0.0,
-        "paused": stats.paused,
-    }
+        "queue": reading.name, "discipline": reading.discipline, "ready": claimable(stats), "leased": stats.leased,
+        "total": claimable(stats) + stats.leased, "delayed": stats.delayed, "dead": stats.dead,
+        "oldest_age": (claimable(stats) and stats.oldest_age) or 0.0, "paused": stats.paused,
+    }  # fmt: skip
 
 
 FIRST_S = 6.0  # Prometheus gives up on a scrape after 10 s

@@ -215,13 +215,9 @@ def _one_of(*allowed: str) -> Callable[[str, Option], str]:
 
 
 _READERS: dict[str, Callable[[_Parts, Mapping[str, Option]], dict[str, Any]]] = {
-    "redis": _node,
-    "rediss": _node,
-    "unix": _socket,
-    "sentinel": _sentinels,
-    "redis+cluster": _cluster,
+    "redis": _node, "rediss": _node, "unix": _socket, "sentinel": _sentinels, "redis+cluster": _cluster,
     "embedded": _directory,
-}
+}  # fmt: skip
 _OPTIONS: dict[str, Callable[[str, Option], Option]] = {
     "username": _text, "password": _text, "sentinel_username": _text, "sentinel_password": _text, "db": _natural,
     "tls": _flag, "ssl_ca_certs": _text, "ssl_certfile": _text, "ssl_keyfile": _text, "ssl_password": _text,

@@ -393,12 +393,7 @@ class GatewayConfig:
     def leased(self) -> LeasedConfig:
         """Return the settings of the leased engine."""
         return LeasedConfig(
-            lease=self.delivery.visibility_timeout,
-            max_deliveries=self.delivery.max_count,
-            max_ready=self.backpressure.max_pending,
-            overflow=self.backpressure.overflow,
-            dedup_window=self.dedup_ttl,
-            max_payload_bytes=_LARGEST_BYTES,
-            max_payload_depth=_DEEPEST,
-            retry_budget=self.patience.budget_s or 1,
-        )
+            lease=self.delivery.visibility_timeout, max_deliveries=self.delivery.max_count,
+            max_ready=self.backpressure.max_pending, overflow=self.backpressure.overflow, dedup_window=self.dedup_ttl,
+            max_payload_bytes=_LARGEST_BYTES, max_payload_depth=_DEEPEST, retry_budget=self.patience.budget_s or 1,
+        )  # fmt: skip

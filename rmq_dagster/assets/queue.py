@@ -132,14 +132,10 @@ def measured(stats: QueueStats) -> dict[str, int | float]:
     from the others, because they failed together before.
     """
     return {
-        "rmq/depth": depth(stats),
-        "rmq/ready": stats.ready,
-        "rmq/delayed": stats.delayed,
-        "rmq/leased": stats.leased,
-        "rmq/isolated": stats.isolated,
-        "rmq/oldest_age_seconds": float(stats.oldest_age or 0),
+        "rmq/depth": depth(stats), "rmq/ready": stats.ready, "rmq/delayed": stats.delayed, "rmq/leased": stats.leased,
+        "rmq/isolated": stats.isolated, "rmq/oldest_age_seconds": float(stats.oldest_age or 0),
         "rmq/dead_letters": stats.dead,
-    }
+    }  # fmt: skip
 
 
 def publish_op(

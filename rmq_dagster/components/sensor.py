@@ -70,26 +70,17 @@ class RedisQueueSensorComponent(QueueComponent):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
         """Return the sensors, the asset and its checks."""
         return redis_queue_definitions(
-            self.queues,
-            target=self.target,
-            limits=None if self.limits is None else self.limits.limits(),
-            config=self.config,
-            resource_key=self.resource_key,
-            observe_every=self.observe_every_seconds,
-            publishers=self.publishers,
-            **self.sensor_options(),
-        )
+            self.queues, target=self.target, limits=None if self.limits is None else self.limits.limits(),
+            config=self.config, resource_key=self.resource_key, observe_every=self.observe_every_seconds,
+            publishers=self.publishers, **self.sensor_options(),
+        )  # fmt: skip
 
     def sensor_options(self) -> dict[str, Any]:
         """Return the options for build_redis_queue_sensor."""
         status = dg.DefaultSensorStatus.RUNNING if self.running else dg.DefaultSensorStatus.STOPPED
         return {
-            "batch": self.batch,
-            "max_in_flight_runs": self.max_in_flight_runs,
-            "min_messages": self.min_messages,
-            "max_age": self.max_age_seconds,
-            "ring_again_after": self.ring_again_after_seconds,
-            "claim_for": self.claim_for_seconds,
-            "minimum_interval_seconds": self.minimum_interval_seconds,
+            "batch": self.batch, "max_in_flight_runs": self.max_in_flight_runs, "min_messages": self.min_messages,
+            "max_age": self.max_age_seconds, "ring_again_after": self.ring_again_after_seconds,
+            "claim_for": self.claim_for_seconds, "minimum_interval_seconds": self.minimum_interval_seconds,
             "default_status": status,
-        }
+        }  # fmt: skip

@@ -46,13 +46,9 @@ class RedisQueueSparkComponent(MessageAssetComponent):
     def client(self, context: dg.AssetExecutionContext) -> PipesRedisQueueSparkClient:
         """Return the client for the queue of this run."""
         return PipesRedisQueueSparkClient(
-            self.redis(context),
-            self.queue_of_run(context),
-            self.config,
-            max_messages=self.max_messages,
-            on_settled=self.on_settled,
-            stop_grace_s=self.stop_grace_seconds,
-        )
+            self.redis(context), self.queue_of_run(context), self.config, max_messages=self.max_messages,
+            on_settled=self.on_settled, stop_grace_s=self.stop_grace_seconds,
+        )  # fmt: skip
 
     def command(self, folder: Path) -> list[str]:
         """Return the command line of the driver."""

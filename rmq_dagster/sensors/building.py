@@ -145,10 +145,6 @@ def _evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
     if result.asset_key is None or result.check_name is None:
         raise AssertionError("the checks of a queue name their asset and themselves")
     return dg.AssetCheckEvaluation(
-        asset_key=result.asset_key,
-        check_name=result.check_name,
-        passed=result.passed,
-        metadata=result.metadata,
-        severity=result.severity,
-        description=result.description,
-    )
+        asset_key=result.asset_key, check_name=result.check_name, passed=result.passed, metadata=result.metadata,
+        severity=result.severity, description=result.description,
+    )  # fmt: skip

@@ -155,15 +155,10 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
     direct = options[DELIVERY] == "direct"
     _check_used(options, direct=direct)
     return Sink(
-        Source.of(options, sharded=direct),
-        _config(options),
-        columns_of(schema, options[DEDUP_KEY], as_json=options[JSON]),
-        direct=direct,
-        sink_id=options[SINK_ID],
-        keep_s=options[KEEP_STAGED],
-        shards=options[SHARDS],
-        named=options[PUBLISHER],
-    )
+        Source.of(options, sharded=direct), _config(options),
+        columns_of(schema, options[DEDUP_KEY], as_json=options[JSON]), direct=direct, sink_id=options[SINK_ID],
+        keep_s=options[KEEP_STAGED], shards=options[SHARDS], named=options[PUBLISHER],
+    )  # fmt: skip
 
 
 def stages_of(written: Iterable[WriterCommitMessage | None]) -> list[Stage]:
