@@ -21,7 +21,7 @@ from tests.airflow.home import prepare
 from tests.servers import start_server
 
 prepare()
-from rmq_airflow.triggers.queue import RedisQueueTrigger  # noqa: E402  Airflow reads its home when it is imported
+from rmq_airflow.triggers.sensor import RedisQueueTrigger  # noqa: E402  Airflow reads its home when it is imported
 from tests.airflow.triggerer import IdleTrigger, running  # noqa: E402
 
 if TYPE_CHECKING:

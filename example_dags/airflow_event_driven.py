@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher
 from weather import summarise
 
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
-from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
+from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
 from rmq_core import Message
 
 QUEUE = "airport-months-that-arrive"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.retries import Kill, TaskKilled, why_killed
+from rmq_airflow.killed import Kill, TaskKilled, why_killed
 from rmq_core import (
     Batch,
     ConfigurationError,

@@ -7,7 +7,7 @@ from typing import Any
 INTEGRATION = "Redis Work Queue (RMQ)"
 OPERATORS = ("publish", "consume", "redrive", "check", "settle", "spark_submit")
 DISCIPLINES = ("leased", "reliable", "rotation", "streams", "jobs")
-TRIGGERS = ("queue", "depth", "doorbell", "shared_stream")
+TRIGGERS = ("sensor", "depth", "watcher", "shared_stream")
 
 
 def get_provider_info() -> dict[str, Any]:

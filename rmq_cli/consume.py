@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from rmq_cli import records
-from rmq_cli.checks import paused
+from rmq_cli.doctor_checks import paused
 from rmq_cli.opening import LOCAL, Discipline, Json, LeaseSeconds, Queue, RetryAfter, Settings, Url, connected
 from rmq_cli.output import Exit, complain, here, json_of, note, plain
 from rmq_core.batch import Batch

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from rmq_cli.checks import Finding, Level, examine, examine_formats, examine_pause, gather, needed
+from rmq_cli.doctor_checks import Finding, Level, examine, examine_formats, examine_pause, gather, needed
 from rmq_cli.opening import LOCAL, Discipline, Json, Registered, Server, Url, connected
 from rmq_cli.output import Exit, console, counted, emit, plain, table
 from rmq_core.admin.verbs import can

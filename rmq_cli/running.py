@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rmq_cli.checks import paused
 from rmq_cli.consume import pause_after_failure
+from rmq_cli.doctor_checks import paused
 from rmq_cli.opening import LOCAL, Discipline, Json, LeaseSeconds, RetryAfter, Settings, Url, connected
 from rmq_cli.output import Exit, complain, emit, here, note
 from rmq_core.errors import ConfigurationError

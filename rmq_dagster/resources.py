@@ -23,9 +23,9 @@ from rmq_core.tracing import traced
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.runs import identity
 from rmq_dagster.runs.claiming import ClaimedBatch, Terms, working
-from rmq_dagster.runs.doorbell import Doorbell
 from rmq_dagster.runs.publishing import Outbox, collecting, headers_of
 from rmq_dagster.runs.requested import repository_of, sensor_of
+from rmq_dagster.runs.requesting import Doorbell
 from rmq_dagster.runs.submitting import SubmittedBatch, submitting
 
 # Dagster abandons a tick after 60 s but lets its body run on: end well before that.

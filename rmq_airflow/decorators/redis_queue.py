@@ -40,10 +40,11 @@ from rmq_airflow.batch import (
 from rmq_airflow.drain import reason_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts, working_on
-from rmq_airflow.retries import TaskKilled, keep_lease_s, warn_of_short_lease
+from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue
 from rmq_core.orchestrate import Claimed, OnSettled, check_on_settled, conclude
 

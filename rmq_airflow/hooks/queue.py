@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 import rmq_core.asyncio
 from rmq_airflow import location
-from rmq_airflow.examine import examine
+from rmq_airflow.connection_test import examine
 from rmq_airflow.location import Location, check_leased
 from rmq_core import (
     ConfigurationError,

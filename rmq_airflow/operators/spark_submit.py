@@ -21,10 +21,11 @@ from rmq_airflow.cluster import ClusterSubmitHook, RemoteDriver, check_cluster_m
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.killed import Kill, TaskKilled, why_killed
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
-from rmq_airflow.retries import Kill, TaskKilled, keep_lease_s, warn_of_short_lease, why_killed
+from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisMessageQueueError
 from rmq_core.orchestrate import Claimed, DriverGuard, LeaseWatch, OnSettled, Submission, check_on_settled, conclude
 

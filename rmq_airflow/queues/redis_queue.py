@@ -28,6 +28,6 @@ class RedisQueueMessageQueueProvider(BaseMessageQueueProvider):
 
     def trigger_class(self) -> type[BaseEventTrigger]:
         """Return the doorbell trigger: its events say that there is work, and contain no message."""
-        from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger  # loads Redis, when used
+        from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger  # loads Redis, when used
 
         return RedisQueueDoorbellTrigger

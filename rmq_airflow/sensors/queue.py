@@ -33,7 +33,7 @@ from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
-from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueueTrigger
 from rmq_airflow.waiting import BacklogReport, bounded, report, tell_paused
 from rmq_core import ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue
 from rmq_core.orchestrate import Counted, Handover, check_secrets, counted, has_left

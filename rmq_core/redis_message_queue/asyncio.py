@@ -19,11 +19,12 @@ from rmq_core.errors import (
 from rmq_core.events import EventOutcome, QueueEvent
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler, GracefulInterruptHandler
 from rmq_core.kernel.base import shown_as
-from rmq_core.redis_message_queue import gateway, queue
+from rmq_core.redis_message_queue import consuming, gateway, publishing
 from rmq_core.redis_message_queue.config import EventOperation, LuaScriptError, RetryBudgetExhaustedError
+from rmq_core.redis_message_queue.consuming import LEFT_ALONE
 from rmq_core.redis_message_queue.gateway import ASYNCIO, Gateway, RedisGatewayBase, Stateful
 from rmq_core.redis_message_queue.heartbeat import Beat, LeaseHeartbeat
-from rmq_core.redis_message_queue.queue import LEFT_ALONE, MessageQueueBase
+from rmq_core.redis_message_queue.queue import MessageQueueBase
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData
 
 P = ParamSpec("P")
@@ -91,12 +92,12 @@ class RedisMessageQueue(MessageQueueBase):
     __doc__ = MessageQueueBase.__doc__
     _io_mode, _gateway_class, _built_in = ASYNCIO, AbstractRedisGateway, RedisGateway
 
-    publish = method(queue.publish)
-    drain = method(queue.drain)
-    stats = method(queue.stats)
-    peek = method(queue.peek)
-    redrive_dead_letters = method(queue.redrive_dead_letters)
-    purge = method(queue.purge)
+    publish = method(publishing.publish)
+    drain = method(publishing.drain)
+    stats = method(publishing.stats)
+    peek = method(publishing.peek)
+    redrive_dead_letters = method(publishing.redrive_dead_letters)
+    purge = method(publishing.purge)
 
     @asynccontextmanager
     async def process_message(self) -> AsyncIterator[MessageData | None]:
@@ -107,7 +108,7 @@ class RedisMessageQueue(MessageQueueBase):
         redelivered. Raises CleanupFailedError when the block succeeded but the message could not be acknowledged.
         """
         body = self._state
-        received = await queue.claim(body)
+        received = await consuming.claim(body)
         if received is None:
             yield None
             return
@@ -118,11 +119,11 @@ class RedisMessageQueue(MessageQueueBase):
         except BaseException as error:
             if not _left_alone(error):
                 heartbeat.settle()
-                await queue.fail(body, received, error, began)
+                await consuming.fail(body, received, error, began)
             raise
         else:
             heartbeat.settle()
-            await queue.succeed(body, received, began)
+            await consuming.succeed(body, received, began)
         finally:
             await heartbeat.stop()
 

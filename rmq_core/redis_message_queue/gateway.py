@@ -31,7 +31,7 @@ from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.leased import managing, publishing, settling
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.observe.fact import emitting
-from rmq_core.redis_message_queue import config, operations
+from rmq_core.redis_message_queue import config, exchanges
 from rmq_core.redis_message_queue.config import (
     Backpressure,
     DeliverySettings,
@@ -40,7 +40,7 @@ from rmq_core.redis_message_queue.config import (
     in_redis_terms,
     retries,
 )
-from rmq_core.redis_message_queue.operations import QueuePart, place
+from rmq_core.redis_message_queue.exchanges import QueuePart, place
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData, held, lease_of, token_text
 
 S = TypeVar("S")
@@ -224,7 +224,7 @@ async def wait_for_message_and_move(
     patience = channels.patience(
         wait_s, giving_up.get(), lambda error: channel.note(EventOperation.RETRY_ATTEMPT, attempt, error)
     )
-    grant = None if patience.over else await channel.run(operations.claim(channel.engine, wait_s), patience, attempt)
+    grant = None if patience.over else await channel.run(exchanges.claim(channel.engine, wait_s), patience, attempt)
     if grant is None:
         return None
     stored = held(grant, decode=channels.decode)
@@ -256,8 +256,8 @@ async def _finish(
         return False
     part = None if log is None else channels.log(log)
     if part is QueuePart.PENDING:
-        return await channel.run(operations.unless_lost(settling.release(channel.engine, lease)))
-    return await channel.run(operations.finish(channel.engine, lease, part))
+        return await channel.run(exchanges.unless_lost(settling.release(channel.engine, lease)))
+    return await channel.run(exchanges.finish(channel.engine, lease, part))
 
 
 async def renew_message_lease(
@@ -274,25 +274,25 @@ async def renew_message_lease(
     if timeout is None or lease is None:
         return False
     patience = channels.patience(timeout, is_interrupted.is_interrupted if is_interrupted else None)
-    return await channel.run(operations.unless_lost(settling.extend(channel.engine, lease)), patience)
+    return await channel.run(exchanges.unless_lost(settling.extend(channel.engine, lease)), patience)
 
 
 async def trim_queue(channels: Channels, queue: str, max_length: int) -> None:
     """Trim a log to its newest entries."""
     channel, part = channels.find(queue)
-    await channel.run(operations.trim(channel.engine, part, max_length))
+    await channel.run(exchanges.trim(channel.engine, part, max_length))
 
 
 async def queue_length(channels: Channels, queue: str) -> int:
     """Return how many messages a part of a queue holds."""
     channel, part = channels.find(queue)
-    return await channel.run(operations.length(channel.engine, part))
+    return await channel.run(exchanges.length(channel.engine, part))
 
 
 async def peek_messages(channels: Channels, queue: str, count: int) -> list[MessageData]:
     """Return at most `count` payloads of a part of a queue: the next to be delivered, or the newest of a log."""
     channel, part = channels.find(queue)
-    payloads = await channel.run(operations.peek(channel.engine, part, count))
+    payloads = await channel.run(exchanges.peek(channel.engine, part, count))
     return [payload.decode() if channels.decode else payload for payload in payloads]
 
 
@@ -312,7 +312,7 @@ async def purge_queue(channels: Channels, queue: str) -> int:
     channel, part = channels.find(queue)
     if part is QueuePart.PROCESSING:
         raise errors.ConfigurationError("messages being processed cannot be purged; let them complete or expire")
-    return await channel.run(managing.purge(channel.engine, operations.LISTS[part]))
+    return await channel.run(managing.purge(channel.engine, exchanges.LISTS[part]))
 
 
 async def recover_claims(channels: Channels, queue: str, budget_s: float | None = None) -> bool:

@@ -21,10 +21,10 @@ from rmq_dagster.assets.queue import observation
 from rmq_dagster.names import dagster_name
 from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.resources import RING_AGAIN_AFTER_S, resource_in
-from rmq_dagster.runs.doorbell import Doorbell
 from rmq_dagster.runs.holders import ADVICE, frees_slots, pools_of
 from rmq_dagster.runs.identity import DATA_VERSION
 from rmq_dagster.runs.requested import repository_of
+from rmq_dagster.runs.requesting import Doorbell
 
 TICK_EVERY_S = 10  # at Dagster's default of 30, messages of a deleted run would wait for more than 30 s
 

@@ -20,11 +20,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rmq_airflow import batch as claiming
-from rmq_airflow import drain, retries
+from rmq_airflow import drain, killed
 from rmq_airflow.drain import TooManyFailures
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
-from rmq_airflow.retries import TaskKilled
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message
 from tests.airflow.conftest import QUEUE, MakeContext
 from tests.faults.patience import PATIENCE_S
@@ -285,7 +285,7 @@ def test_on_kill_does_not_wait_for_a_supervisor_lock_that_the_interrupted_code_h
         with lock:
             made.on_kill()
 
-    monkeypatch.setattr(retries, "ASK_S", 0.2)
+    monkeypatch.setattr(killed, "ASK_S", 0.2)
     made = operator(on_message=work)
     context = task_context(made)
     context["ti"].get_task_states = ask
@@ -298,7 +298,7 @@ def test_on_kill_does_not_wait_for_a_supervisor_lock_that_the_interrupted_code_h
 SLEEPER = """
 import os, signal, time
 from types import SimpleNamespace
-from rmq_airflow.retries import TaskKilled
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 
 def work(message):

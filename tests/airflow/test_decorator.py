@@ -14,7 +14,7 @@ from airflow.sdk.bases.xcom import BaseXCom
 from rmq_airflow import batch
 from rmq_airflow.decorators import redis_queue
 from rmq_airflow.decorators.redis_queue import redis_queue_task
-from rmq_airflow.retries import TaskKilled
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_core import ConfigurationError, LeasedQueue, LeaseLost
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext

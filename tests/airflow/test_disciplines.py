@@ -22,7 +22,7 @@ from rmq_airflow.operators.settle import RedisQueueSettleOperator
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
-from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueueTrigger
 from rmq_core import ConfigurationError, LeasedConfig, Unsupported, WorkQueue, open_queue
 from rmq_core.orchestrate import LimitBounds, StatsLimits
 from tests.airflow.conftest import QUEUE, MakeContext

@@ -13,7 +13,7 @@ from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEven
 
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
-from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueueTrigger
 from tests.airflow.conftest import QUEUE, MakeContext
 from tests.airflow.runs import scheduled
 from tests.faults.patience import PATIENCE_S

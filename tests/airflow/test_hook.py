@@ -6,7 +6,7 @@ import time
 import pytest
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, redact
 
-from rmq_airflow.examine import _ask, _compare_clocks
+from rmq_airflow.connection_test import _ask, _compare_clocks
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_core import LeasedConfig
 from tests.airflow.conftest import CANARY, QUEUE

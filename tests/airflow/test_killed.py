@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmq_airflow import retries
-from rmq_airflow.retries import Kill, why_killed
+from rmq_airflow import killed
+from rmq_airflow.killed import Kill, why_killed
 
 OWNER = "airflow:dag/run/work/-1/1"
 
@@ -70,7 +70,7 @@ def test_an_unknown_cause_counts_as_a_failure(ti: Any) -> None:
 
 
 def test_a_missing_answer_of_airflow_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "ASK_S", 0.05)
+    monkeypatch.setattr(killed, "ASK_S", 0.05)
     answer = threading.Event()
     ti = asked({})
     ti.get_task_states = lambda *_, **__: answer.wait()

@@ -22,8 +22,8 @@ from airflow.providers.apache.spark.operators import spark_submit as provider_op
 from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout
 
 from rmq_airflow.cluster import SECRET_REFERENCE, write_properties
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
-from rmq_airflow.retries import TaskKilled
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
 from rmq_core.orchestrate import handover
 from tests.airflow.clusters import Jobs, Kubernetes, resource_manager

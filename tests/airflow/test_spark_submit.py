@@ -18,8 +18,8 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from rmq_airflow import cluster
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
-from rmq_airflow.retries import TaskKilled
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled
 from rmq_core.orchestrate import handover
 from rmq_core.orchestrate import handover as lease_watch

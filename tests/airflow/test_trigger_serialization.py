@@ -8,8 +8,8 @@ import pytest
 from airflow.triggers.base import BaseTrigger
 
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
-from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
-from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueueTrigger
+from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
 from tests.airflow.floor import BELOW_33
 
 GIVEN = {"redis_queue": "work", "count": "dead"}

@@ -10,9 +10,9 @@ import attrs
 import pytest
 from airflow.triggers.base import TriggerEvent
 
-from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
-from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueueTrigger
 from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
+from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
 from rmq_core import LeasedQueue
 from tests.airflow.conftest import QUEUE
 from tests.airflow.triggerer import Supervisor, running

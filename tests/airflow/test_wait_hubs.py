@@ -18,9 +18,9 @@ from rmq_airflow import waiting as wait_hubs
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
-from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
-from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueueTrigger
 from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
+from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
 from rmq_airflow.waiting import shared_hub
 from rmq_core import LeasedQueue
 from rmq_core.orchestrate import waiting as hub

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_cli.checks import needed
+from rmq_cli.doctor_checks import needed
 from rmq_core import LeasedQueue, __version__
 
 Rmq = Callable[..., Any]

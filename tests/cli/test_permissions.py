@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import rmq_core
-from rmq_cli.checks import needed
+from rmq_cli.doctor_checks import needed
 from rmq_core.errors import ScriptFailed
 from rmq_core.protocol import DISCIPLINES
 from tests.core.conformance.catalogue import PROMISES

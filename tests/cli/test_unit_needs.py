@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import rmq_core
-from rmq_cli.checks import commands_of, needed
+from rmq_cli.doctor_checks import commands_of, needed
 from rmq_core.protocol import DISCIPLINES
 
 CORE = Path(rmq_core.__file__).parent

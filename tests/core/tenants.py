@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from rmq_cli.checks import needed
+from rmq_cli.doctor_checks import needed
 
 USER, PASSWORD = "tenant", "pw"
 OPTIONAL = {"client|setinfo", "info", "config|get", "config", "client|list", "client", "acl|whoami", "acl"}

@@ -11,7 +11,7 @@ import pytest
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_cli import main
-from rmq_cli.checks import needed
+from rmq_cli.doctor_checks import needed
 from rmq_core import ConfigurationError, asyncio, discipline_of, disciplines, open_queue
 from rmq_core.protocol import DISCIPLINES
 from tests.core.conformance.catalogue import PROMISES

@@ -9,7 +9,7 @@ from rmq_core import ConfigurationError
 from rmq_core.kernel.keys import check_name
 from rmq_core.reports import Backlog
 from rmq_dagster import QueuePartitions, build_redis_queue_sensor
-from rmq_dagster.runs.doorbell import Doorbell, round_robin, runs_to_request
+from rmq_dagster.runs.requesting import Doorbell, round_robin, runs_to_request
 
 
 @dg.op

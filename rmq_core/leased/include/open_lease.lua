@@ -5,6 +5,7 @@
 -- include: mark
 -- include: isolated
 -- include: open_ready
+-- include: turns
 local function open_isolated(k, o, now)
   local first, score = next_isolated(k.delayed, '(0')
   local failures, _, most = mark_of(first)
@@ -22,14 +23,6 @@ local function open_isolated(k, o, now)
   end
   redis.call('ZADD', k.leases, deadline, o.id)
   return claimed(token, deadline, taken, taken, failures, most), kept
-end
--- Isolated and other messages take turns: of two consecutive claims, one takes isolated messages and one takes others.
--- A claim adds one to the fence, any other use adds two, so the fence's parity alternates with the claims. Which of
--- the two comes first varies (by the golden ratio, whose multiples repeat no pattern). Otherwise consumers that take
--- turns themselves would get the same kind each time.
-local function is_turn_of_isolated(fence)
-  local swapped = math.floor(fence / 2) * 0.618 % 1 < 0.5
-  return (fence % 2 == 0) ~= swapped
 end
 local function open_lease(k, o, now, ready, isolated)
   if isolated > 0 and (ready == 0 or is_turn_of_isolated(tonumber(redis.call('GET', k.fence) or 0))) then

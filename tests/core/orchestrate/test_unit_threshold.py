@@ -14,7 +14,7 @@ from rmq_core import ConfigurationError
 from rmq_core.orchestrate import Threshold, counted, repeat_after_s
 from rmq_core.orchestrate.waiting import Waiter
 from rmq_core.reports import Backlog, QueueStats
-from rmq_dagster.runs.doorbell import Doorbell
+from rmq_dagster.runs.requesting import Doorbell
 
 Enough: TypeAlias = Callable[[int, float | None, Backlog], bool]
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from rmq_airflow import waiting
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.sensors.queue import RedisQueueSensor
-from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
+from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
 from rmq_core import ConfigurationError
 from rmq_core.asyncio import WaitHub
 from rmq_core.orchestrate import Threshold
 from rmq_core.orchestrate.waiting import BacklogPoller
 from rmq_core.reports import Backlog
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.runs.doorbell import Doorbell
+from rmq_dagster.runs.requesting import Doorbell
 
 NAMES = [field.name for field in fields(Threshold)]
 OPTIONS = [name.removesuffix("_s") for name in NAMES]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rmq_core.redis_message_queue import queue as consuming
+from rmq_core.redis_message_queue import consuming
 from tests.core.redis_message_queue.by_hand import CLAIMED, Scripted, body, run
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rmq_core.redis_message_queue import queue as queue_methods
+from rmq_core.redis_message_queue import publishing
 from tests.core.redis_message_queue.by_hand import Scripted, body, run
 
 
@@ -8,4 +8,4 @@ def test_draining_does_not_wait_for_a_call_that_its_own_thread_has_interrupted()
     queue = body(Scripted())
     queue.publishing.append(1)
     queue.claiming.append(1)
-    assert run(queue_methods.drain(queue, None)) is True
+    assert run(publishing.drain(queue, None)) is True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_core.exchange import Pipeline
-from rmq_core.redis_message_queue import operations
+from rmq_core.redis_message_queue import exchanges
 from tests.core.leased.by_hand import claimed, drive, engine, envelope
 
 EMPTY = [b"empty 0 9", [], []]
@@ -17,7 +17,7 @@ def test_messages_that_become_dead_letters_are_reclaimed_first_in_the_order_of_t
         late, b"returned 1 0", [b"a", b"b", b"c"], pages[::-1],
         [b"returned 1 0 8.x b", b"returned 1 0 9.x c"], [b"returned 1 0 9.x"], EMPTY,
     ]  # fmt: skip
-    lease, wants = drive(operations.claim(engine(max_deliveries=2), 0), replies)
+    lease, wants = drive(exchanges.claim(engine(max_deliveries=2), 0), replies)
     assert lease is None
     batches = [want for want in wants if isinstance(want, Pipeline)]
     assert [[call.given["lease_id"] for call in batch.calls] for batch in batches[1:]] == [["b", "c"], ["a"]]

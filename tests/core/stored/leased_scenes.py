@@ -11,7 +11,7 @@ from rmq_core.kernel.base import tools_of
 from rmq_core.leased import claiming, inspecting, publishing, reclaiming, settling
 from rmq_core.observe.history import acting_as
 from rmq_core.observe.tally import lines_of
-from rmq_core.redis_message_queue import operations
+from rmq_core.redis_message_queue import exchanges
 from tests.core.stored.deterministic import begin
 
 LEASES = "rmq:{q}:leases"
@@ -216,7 +216,7 @@ def message_queue(url: str, client: Any) -> None:
 
 def begin_claim(channel: Any) -> str:
     """Claim a message and let the consumer end; the id of its lease."""
-    grant = channel.driver.run(operations.claim(channel.engine, 0), None)
+    grant = channel.driver.run(exchanges.claim(channel.engine, 0), None)
     assert grant is not None
     return str(grant.lease.id)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow.triggers.base import TriggerEvent
 
-from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueueTrigger
 from rmq_core import LeasedQueue
 from tests.airflow.conftest import QUEUE
 from tests.faults.patience import PATIENCE_S, eventually_async
@@ -30,7 +30,7 @@ async def fire(trigger: RedisQueueTrigger) -> dict[str, Any]:
 
 def test_it_serialises_to_the_same_text_in_another_process() -> None:
     code = (
-        "from rmq_airflow.triggers.queue import RedisQueueTrigger as T; import json; "
+        "from rmq_airflow.triggers.sensor import RedisQueueTrigger as T; import json; "
         "print(json.dumps(T('q', 2, 1.5).serialize()))"
     )
     other = subprocess.run(

@@ -14,8 +14,8 @@ from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureEx
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rmq_airflow import waiting
-from rmq_airflow.triggers import doorbell
-from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
+from rmq_airflow.triggers import watcher
+from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
 from rmq_core import ConfigurationError, LeasedQueue
 from tests.airflow.conftest import CANARY, QUEUE
 from tests.faults.patience import PATIENCE_S, eventually_async
@@ -45,7 +45,7 @@ async def test_events_come_later_each_time_while_nothing_is_claimed_and_at_once_
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr(
-        doorbell, "repeat_after_s", lambda every_s, in_vain: waits.append(in_vain) or every_s * 2**in_vain
+        watcher, "repeat_after_s", lambda every_s, in_vain: waits.append(in_vain) or every_s * 2**in_vain
     )
     queue.publish_many(["one", "two"])
     events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1).run()

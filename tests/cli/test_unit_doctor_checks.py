@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmq_cli.checks import Allowed, Facts, Finding, Level, examine
+from rmq_cli.doctor_checks import Allowed, Facts, Finding, Level, examine
 
 GOOD = {
     "redis_version": "7.2.4",
