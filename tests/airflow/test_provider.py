@@ -26,7 +26,7 @@ def test_airflow_lists_the_provider(manager: ProvidersManager) -> None:
 LISTED = {
     "list": {"rmq"},
     "hooks": {"redis_queue", "Redis Queue"},
-    "triggers": {f"rmq_airflow.triggers.{name}" for name in ("depth", "doorbell", "queue", "shared_stream")},
+    "triggers": {f"rmq_airflow.triggers.{name}" for name in ("depth", "sensor", "shared_stream", "watcher")},
     "queues": {"rmq_airflow.queues.redis_queue.RedisQueueMessageQueueProvider"},
 }
 

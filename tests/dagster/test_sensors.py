@@ -188,34 +188,6 @@ def test_two_code_locations_with_the_same_sensor_use_different_lease_ids(tick: T
     }
 
 
-def test_a_claim_of_the_previous_version_is_held_for_its_run_and_left_alone_by_other_locations(
-    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
-) -> None:
-    """The previous version named its claims after the sensor alone."""
-    queue.publish("m")
-    queue.claim(lease_id="bell/5", owner="bell", lease=60)
-    requested(5, dg.DagsterRunStatus.NOT_STARTED, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
-    tick(cursor="0", location="staging", claim_for=60)
-    (before,) = queue.admin.leases()
-    tick(cursor="5", location="prod", claim_for=3600)
-    (after,) = queue.admin.leases()
-    assert (after.id, after.owner, after.takeovers) == ("bell/5", "bell", 0)
-    assert before.deadline
-    assert after.deadline
-    assert (after.deadline - before.deadline).total_seconds() > 3000
-
-
-def test_a_claim_of_the_previous_version_is_released_when_its_run_has_ended(
-    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
-) -> None:
-    queue.publish("m")
-    queue.claim(lease_id="bell/5", owner="bell", lease=60)
-    requested(5, dg.DagsterRunStatus.FAILURE, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
-    assert keys(tick(cursor="5", location="prod")) == []
-    assert keys(tick(cursor="5", location="prod", claim_for=60)) == [f"{queue.name}:6"]
-    assert [(lease.id, lease.takeovers) for lease in queue.admin.leases()] == [("bell@__repository__@prod/6", 0)]
-
-
 @pytest.mark.parametrize("cursor", [None, "", "reset by hand"])
 def test_a_lost_cursor_never_repeats_a_run_key_that_dagster_would_skip(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], cursor: str | None
