@@ -132,14 +132,14 @@ MUTANTS = (
         "rmq_core/exchange/scripts.py",
         "slot.seq += 1",
         "slot.seq = 1",
-        "tests/core/exchange/test_unit_slots.py::test_numbers_of_a_slot_only_grow",
+        "tests/core/exchange/test_unit_call_slots.py::test_numbers_of_a_slot_only_grow",
     ),
     Mutant(
         "a forked child uses its parent's slots",
         "rmq_core/exchange/scripts.py",
         "own.pid != process.id",
         "False",
-        "tests/core/exchange/test_unit_slots.py::test_a_forked_child_has_its_own_slots",
+        "tests/core/exchange/test_unit_call_slots.py::test_a_forked_child_has_its_own_slots",
     ),
     Mutant(
         "chained chunks do not name the previous chunk",

@@ -8,8 +8,8 @@ from typing import TypeVar
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.aio import AsyncLargeLeaseFacade
 from rmq_core.exchange import Exchange
-from rmq_core.jobs.managing import JobEvent
 from rmq_core.jobs.queue import AsyncJobAdmin, JobMethods
+from rmq_core.jobs.results import JobEvent
 from rmq_core.jobs.state import JobsEngine
 from rmq_core.kernel.base import Part
 

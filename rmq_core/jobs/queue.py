@@ -7,9 +7,9 @@ from typing import Any
 
 from rmq_core.admin.history import Recorded
 from rmq_core.admin.verbs import Admin
-from rmq_core.jobs import claiming, inspecting, managing, publishing, reclaiming, schedule, settling, transfer
+from rmq_core.jobs import claiming, inspecting, managing, publishing, reclaiming, results, schedule, settling, transfer
 from rmq_core.jobs.config import CAPABILITIES, JobsConfig
-from rmq_core.jobs.managing import JobEvent
+from rmq_core.jobs.results import JobEvent
 from rmq_core.jobs.state import JobsEngine, JobsKeys
 from rmq_core.kernel.base import Awaited, Blocking, Method, Part, QueueBase, QueuePart
 from rmq_core.kernel.transfer import Importable
@@ -57,15 +57,15 @@ class JobMethods(QueueBase[JobsEngine]):
     settled = Method(inspecting.settled)
     peek_dlq = Method(inspecting.peek_dlq)
     replay_dlq = Method(managing.redrive)
-    get_result = Method(managing.get_result)
-    get_results = Method(managing.get_results)
-    wait_for_result = Method(managing.wait_for_result)
+    get_result = Method(results.get_result)
+    get_results = Method(results.get_results)
+    wait_for_result = Method(results.wait_for_result)
     upsert_repeatable_job = Method(schedule.upsert_repeatable_job)
     get_repeatable_jobs = Method(schedule.get_repeatable_jobs)
     remove_repeatable = Method(schedule.remove_repeatable)
     promote = Method(schedule.promote)
-    events_position = Method(managing.events_position)
-    read_events = Method(managing.read_events)
+    events_position = Method(results.events_position)
+    read_events = Method(results.read_events)
 
 
 class JobAdminMethods(Recorded, Admin[JobsEngine]):

@@ -28,7 +28,7 @@ from rmq_core.jobs import schedule
 from rmq_core.jobs.aio import AsyncJobQueue
 from rmq_core.jobs.config import JobsConfig, WorkerConfig
 from rmq_core.jobs.job import Job, encode_data, job_of, job_without_data
-from rmq_core.jobs.managing import entries_of
+from rmq_core.jobs.results import entries_of
 from rmq_core.jobs.state import GROUP, JobsEngine, grouped, prepare, refused
 from rmq_core.kernel.settling import without_trimmed
 from rmq_core.observe.fact import Observer
