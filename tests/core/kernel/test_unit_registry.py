@@ -7,7 +7,7 @@ from rmq_core.exchange import Command
 from rmq_core.kernel.keys import queues_of
 from rmq_core.kernel.registry import NEW, named_in, register
 from rmq_core.protocol import DEFAULT, DISCIPLINES
-from tests.core.leased.by_hand import drive
+from tests.core.by_hand import drive
 
 
 def test_a_queue_is_registered_with_its_discipline() -> None:

@@ -1,4 +1,4 @@
-"""Drive operations by hand: no Redis, no driver, only requests and the replies that a test makes up."""
+"""Drive the operations of a leased queue by hand."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, MessageRef, Payload
 from rmq_core.envelope.payloads import encode_payload
 from rmq_core.events import OnEvent
-from rmq_core.exchange import Call, Exchange, Want
+from rmq_core.exchange import Call, Exchange
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease
+from tests.core.by_hand import drive
 
 R = TypeVar("R")
 TOKEN = "7.abc"
@@ -22,30 +23,6 @@ TOKEN = "7.abc"
 def engine(*, on_event: OnEvent | None = None, registered: bool = True, **settings: Any) -> LeasedEngine:
     """Return an engine of the queue `q`, by default one that has registered its name before."""
     return LeasedEngine(LeasedKeys("q"), LeasedConfig(**settings), on_event, registered)
-
-
-def step(exchange: Exchange[Any], reply: Any) -> Want:
-    """Answer the present request; throw the reply if it is an exception. The operation must continue."""
-    try:
-        return exchange.throw(reply) if isinstance(reply, BaseException) else exchange.send(reply)
-    except StopIteration as stop:
-        raise AssertionError(f"it ended with {stop.value!r} instead of asking again") from None
-
-
-def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
-    """Answer each request with the next reply; return the result, and the requests. Every reply must be used."""
-    wants: list[Any] = []
-    waiting = list(replies)
-    try:
-        want = next(exchange)
-        while True:
-            wants.append(want)
-            assert waiting, f"nothing left to answer {want!r} with"
-            reply = waiting.pop(0)
-            want = exchange.throw(reply) if isinstance(reply, BaseException) else exchange.send(reply)
-    except StopIteration as stop:
-        assert not waiting, f"replies left over: {waiting!r}"
-        return stop.value, wants
 
 
 def result(exchange: Exchange[R], *replies: Any) -> R:

@@ -13,7 +13,8 @@ from rmq_core.errors import (
     WrongKeyType,
 )
 from rmq_core.leased.claiming import claim
-from tests.core.leased.by_hand import asked, claimed, drive, engine, envelopes, given
+from tests.core.by_hand import drive
+from tests.core.leased.by_hand import asked, claimed, engine, envelopes, given
 
 EMPTY = [b"empty 0 1000", [], []]
 

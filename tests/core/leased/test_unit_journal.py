@@ -9,7 +9,8 @@ from rmq_core.leased.publishing import publish
 from rmq_core.leased.settling import ack, nack
 from rmq_core.observe.fact import Invocation
 from rmq_core.observe.journal import journaled
-from tests.core.leased.by_hand import drive, engine, given, held, scripts, step
+from tests.core.by_hand import drive, step
+from tests.core.leased.by_hand import engine, given, held, scripts
 
 
 def entries(call: Any) -> list[dict[str, str]]:

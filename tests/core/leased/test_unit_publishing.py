@@ -15,7 +15,8 @@ from rmq_core.exchange import Call
 from rmq_core.leased.publishing import publish, publish_many
 from rmq_core.policy import Durability
 from rmq_core.reports import PublishReport
-from tests.core.leased.by_hand import asked, drive, engine, step
+from tests.core.by_hand import drive, step
+from tests.core.leased.by_hand import asked, engine
 
 WINDOW = {"dedup": True, "dedup_window": 60}
 

@@ -9,7 +9,8 @@ from rmq_core.exchange import Pipeline
 from rmq_core.leased.settling import ack, extend_all, nack
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability, exponential
-from tests.core.leased.by_hand import asked, drive, engine, envelope, given, held, ref
+from tests.core.by_hand import drive
+from tests.core.leased.by_hand import asked, engine, envelope, given, held, ref
 
 
 def test_many_leases_are_extended_in_one_write_each_by_its_own_time() -> None:

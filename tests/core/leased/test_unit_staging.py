@@ -14,7 +14,8 @@ from rmq_core.errors import (
 from rmq_core.leased.publishing import publish_staged, stage
 from rmq_core.messages import Stage
 from rmq_core.policy import Overflow
-from tests.core.leased.by_hand import drive, engine, result
+from tests.core.by_hand import drive
+from tests.core.leased.by_hand import engine, result
 
 PLAIN, KEYED = Stage("plain", 2, plain=True), Stage("keyed", 1, plain=False)
 

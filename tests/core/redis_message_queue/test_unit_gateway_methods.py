@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rmq_core.exchange import Pipeline
 from rmq_core.redis_message_queue import exchanges
-from tests.core.leased.by_hand import claimed, drive, engine, envelope
+from tests.core.by_hand import drive
+from tests.core.leased.by_hand import claimed, engine, envelope
 
 EMPTY = [b"empty 0 9", [], []]
 

@@ -8,7 +8,8 @@ from rmq_core import QueueFull, QueueUnavailable
 from rmq_core.exchange import Sleep, Wait
 from rmq_core.reliable import claiming, settling
 from rmq_core.reliable.state import ReliableConfig, ReliableEngine, ReliableKeys
-from tests.core.leased.by_hand import envelope, step
+from tests.core.by_hand import step
+from tests.core.leased.by_hand import envelope
 
 KEYS = ReliableKeys("q")
 

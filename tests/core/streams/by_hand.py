@@ -7,6 +7,7 @@ from typing import Any
 
 from rmq_core.exchange import Call, Command, Exchange, Listen, Wait
 from rmq_core.streams.state import QueueConfig, StreamEngine, engine_of
+from tests.core import by_hand
 
 CONFIG = QueueConfig("orders", "billing", "me", block_ms=70)
 
@@ -21,18 +22,7 @@ def engine(*, known: bool = True, on_event: Any = None, **settings: Any) -> Stre
 
 def drive(exchange: Exchange[Any], *replies: Any) -> tuple[Any, list[Any]]:
     """Answer each request with the next reply, raising those that are exceptions; return result and requests."""
-    wants: list[Any] = []
-    waiting = list(replies)
-    try:
-        want = next(exchange)
-        while True:
-            wants.append(want)
-            assert waiting, f"nothing left to answer {want!r} with"
-            reply = waiting.pop(0)
-            want = exchange.throw(reply) if isinstance(reply, BaseException) else exchange.send(reply)
-    except StopIteration as stop:
-        assert not waiting, f"replies left over: {waiting!r}"
-        return stop.value, wants
+    return by_hand.drive(exchange, replies)
 
 
 def verbs(wants: Iterable[Any]) -> list[str]:
