@@ -1,4 +1,4 @@
-"""What OpenLineage hears of a task: its queue as a dataset, and how many messages it published, claimed and settled.
+"""Reports tasks to OpenLineage: the queue as a dataset, and how many messages were published, claimed and settled.
 
 Publisher and consumer name the same dataset, that of the queue's asset, so that lineage leads from one to the other.
 

@@ -1,4 +1,4 @@
-"""Commands about the past: history, mark, journal export."""
+"""Commands on what has happened: history, mark, journal export."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _READ = 10_000
 
 
 class MessageHolder(NamedTuple):
-    """A worker or consumer that holds messages without a lease of its own; owner: its name, if the queue stores one."""
+    """A worker or consumer that holds messages, in a discipline without leases. owner: its name, if one is stored."""
 
     owner: str
     messages: int

@@ -1,6 +1,7 @@
-"""The routes that change queues, leases and messages: one for each verb, made from its record; selections.
+"""The routes that change queues, leases and messages. Each is audited, and answers how many messages it changed.
 
-The routes that change many messages: redrive and purge. Each is audited, and answers how many it changed.
+The record of a verb makes its route. Redrive, purge, discard and edit, which need a selection or contents, are written
+out.
 
 Law: a change of messages that meet conditions ends before the time for a request does, with the number of those that
 were changed and whether there may be more; the page goes on with the next request until the user stops it.
@@ -65,30 +66,30 @@ class Purge(BaseModel):
 
 
 @router.post("/redrive")
-async def redrive(request: Request, connection_id: str, wish: Redrive) -> dict[str, Any]:
-    verb = "redrive_some" if wish.message_ids else "redrive"
-    async with changing(request, verb, connection_id, wish) as (queue, done):
-        if wish.where and wish.message_ids:
+async def redrive(request: Request, connection_id: str, body: Redrive) -> dict[str, Any]:
+    verb = "redrive_some" if body.message_ids else "redrive"
+    async with changing(request, verb, connection_id, body) as (queue, done):
+        if body.where and body.message_ids:
             raise HTTPException(400, "message_ids, where: give one of them")
-        if wish.where:
+        if body.where:
             check_conditions(queue, "redrive")
-            return await _in_slice("redriven", "dead letters made ready again", queue.admin.redrive, wish.where, done)
-        redriven = await (queue.admin.redrive_some(wish.message_ids) if wish.message_ids else queue.admin.redrive())
+            return await _in_slice("redriven", "dead letters made ready again", queue.admin.redrive, body.where, done)
+        redriven = await (queue.admin.redrive_some(body.message_ids) if body.message_ids else queue.admin.redrive())
         done(f"dead letters made ready again: {redriven}")
     return {"redriven": redriven}
 
 
 @router.post("/purge")
-async def purge(request: Request, connection_id: str, wish: Purge) -> dict[str, Any]:
-    async with changing(request, "purge", connection_id, wish) as (queue, done):
-        if wish.confirm != wish.queue:
+async def purge(request: Request, connection_id: str, body: Purge) -> dict[str, Any]:
+    async with changing(request, "purge", connection_id, body) as (queue, done):
+        if body.confirm != body.queue:
             raise HTTPException(400, "type the name of the queue to confirm that its messages are to be deleted")
-        if wish.where:
+        if body.where:
             check_conditions(queue, "purge")
-            what = f"{wish.target} messages deleted"
-            return await _in_slice("purged", what, partial(queue.admin.purge, wish.target), wish.where, done)
-        purged = await queue.admin.purge(wish.target)
-        done(f"{wish.target} messages deleted: {purged}")
+            what = f"{body.target} messages deleted"
+            return await _in_slice("purged", what, partial(queue.admin.purge, body.target), body.where, done)
+        purged = await queue.admin.purge(body.target)
+        done(f"{body.target} messages deleted: {purged}")
     return {"purged": purged}
 
 
@@ -122,17 +123,17 @@ class Changing(NamedTuple):
 
 
 @asynccontextmanager
-async def changing(request: Request, verb: str, connection_id: str, wish: Any, **audit: Any) -> AsyncIterator[Changing]:
-    """Open the queue of a wish for a change that is audited; refuse it if the queue's discipline lacks the verb.
+async def changing(request: Request, verb: str, connection_id: str, body: Any, **audit: Any) -> AsyncIterator[Changing]:
+    """Open the queue that a request's body names, and audit its change; raise Unsupported if it lacks the verb.
 
-    verb: the method of the queue's `admin`. audit: what the audit log shows besides the fields of the wish.
+    verb: the method of the queue's `admin`. audit: what the audit log shows besides the fields of the body.
     """
-    fields = {**wish.model_dump(exclude_none=True, by_alias=True), **audit}
+    fields = {**body.model_dump(exclude_none=True, by_alias=True), **audit}
     event = f"rmq_{VERBS[verb].word.replace('-', '_')}"
     async with (
         entry(request, event, connection_id, fields) as done,
         opened_console(request, connection_id, CHANGE_S) as opened,
-        opened.opened(wish.queue) as (queue, _),
+        opened.opened(body.queue) as (queue, _),
     ):
         getattr(queue.admin, verb)  # raises Unsupported
         with acting_as(f"{host_of(request).access.name(user_of(request))} (console)"):
@@ -199,7 +200,7 @@ class Edit(OfMessage):
 _OF: dict[str, type[OfQueue]] = {"queue": OfQueue, "lease": OfLease, "message": OfMessage}
 
 
-def _wish(verb: Verb) -> type[OfQueue]:
+def _body(verb: Verb) -> type[OfQueue]:
     """Return the model of a request: what it changes, and what else the verb takes."""
     fields: dict[str, Any] = {}
     for each in verb.takes:
@@ -210,20 +211,20 @@ def _wish(verb: Verb) -> type[OfQueue]:
 
 
 def _add(verb: Verb) -> None:
-    async def change(request: Request, connection_id: str, wish: OfQueue) -> dict[str, Any]:
-        async with changing(request, verb.name, connection_id, wish) as (queue, done):
-            answer = verb.answer(await _changed(verb, wish, queue))
+    async def change(request: Request, connection_id: str, body: OfQueue) -> dict[str, Any]:
+        async with changing(request, verb.name, connection_id, body) as (queue, done):
+            answer = verb.answer(await _changed(verb, body, queue))
             done(verb.outcome.format(**answer))
         return answer
 
-    change.__annotations__["wish"] = _wish(verb)
+    change.__annotations__["body"] = _body(verb)
     router.add_api_route(f"/{verb.word}", change, methods=["POST"])
 
 
-async def _changed(verb: Verb, wish: OfQueue, queue: Any) -> Any:
+async def _changed(verb: Verb, body: OfQueue, queue: Any) -> Any:
     """Return what the method returned; answer with 409 if the lease or message is not what the user saw."""
     try:
-        if (found := await wish.call(getattr(queue.admin, verb.name))) is not False:
+        if (found := await body.call(getattr(queue.admin, verb.name))) is not False:
             return found
         why = f"this message is {verb.otherwise} any more"
     except LeaseOwnedByOther as error:
@@ -238,21 +239,21 @@ for each in offered():
 
 
 @router.post("/discard")
-async def discard(request: Request, connection_id: str, wish: Discard) -> dict[str, int]:
-    async with changing(request, "discard", connection_id, wish) as (queue, done):
-        discarded = await queue.admin.discard(wish.message_ids)
+async def discard(request: Request, connection_id: str, body: Discard) -> dict[str, int]:
+    async with changing(request, "discard", connection_id, body) as (queue, done):
+        discarded = await queue.admin.discard(body.message_ids)
         done(f"dead letters deleted: {discarded}")
     return {"discarded": discarded}
 
 
 @router.post("/edit")
-async def edit(request: Request, connection_id: str, wish: Edit) -> dict[str, bool]:
+async def edit(request: Request, connection_id: str, body: Edit) -> dict[str, bool]:
     # The audit log says what was changed, and not to what: payloads and headers may be confidential.
-    changed = " and ".join(name for name in ("payload", "headers") if getattr(wish, name) is not None)
-    shown = OfMessage(queue=wish.queue, message_id=wish.message_id)
+    changed = " and ".join(name for name in ("payload", "headers") if getattr(body, name) is not None)
+    shown = OfMessage(queue=body.queue, message_id=body.message_id)
     async with changing(request, "edit", connection_id, shown, changed=changed) as (queue, done):
         by = host_of(request).access.name(user_of(request))
-        if not await queue.admin.edit(wish.message_id, wish.value(), wish.headers, by=by):
+        if not await queue.admin.edit(body.message_id, body.value(), body.headers, by=by):
             raise HTTPException(409, "nothing was changed: this message is not a dead letter any more")
         done("the message is ready with the changes")
     return {"ready": True}

@@ -194,7 +194,7 @@ class Trends:
         return trend if self._clock() - at < TREND_FRESH_S and stats.dead <= dead else None
 
     def keep(self, name: str, stats: QueueStats, recent: Recent) -> Trend:
-        """Return the trend in what was read, and remember it."""
+        """Compute the trend of the numbers that were read, cache it, and return it."""
         found = trend_in(recent.points)
         if recent.letters and recent.letters[0].history:
             newest = recent.letters[0].history[-1].at

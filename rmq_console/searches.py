@@ -1,4 +1,4 @@
-"""The routes that look for messages: search, dead letters by reason, a lease, export; and those of what happened.
+"""The routes that search messages, list dead letters by reason, read a lease, export, and show history and timelines.
 
 Law: an answer reads a bounded number of messages. A search answers one page and where to go on; the page asks again
 until the end or until the user stops it. An export is sent while it is read.
@@ -57,9 +57,9 @@ async def history(request: Request, connection_id: str, name: Name, span: Span =
 
 
 @history_router.post("/mark", dependencies=changes)
-async def mark(request: Request, connection_id: str, wish: Marking) -> dict[str, bool]:
-    async with changing(request, "mark", connection_id, wish) as (queue, done):
-        await queue.admin.mark(wish.text)
+async def mark(request: Request, connection_id: str, body: Marking) -> dict[str, bool]:
+    async with changing(request, "mark", connection_id, body) as (queue, done):
+        await queue.admin.mark(body.text)
         done("this moment is marked in the history")
     return {"marked": True}
 
@@ -97,10 +97,10 @@ class Search(BaseModel):
 
 
 @router.post("/search", dependencies=[Depends(from_our_page)])
-async def search(request: Request, connection_id: str, wish: Search) -> dict[str, Any]:
+async def search(request: Request, connection_id: str, body: Search) -> dict[str, Any]:
     holder_of = host_of(request).holder
-    async with opened_console(request, connection_id) as opened, opened.opened(wish.queue) as (queue, _):
-        page = await queue.admin.search(wish.target, wish.where.match(), after=wish.after)
+    async with opened_console(request, connection_id) as opened, opened.opened(body.queue) as (queue, _):
+        page = await queue.admin.search(body.target, body.where.match(), after=body.after)
     most = SHOWN_BYTES if len(page.messages) <= MANY else SHORT_BYTES
     shown = [
         {**message_shown(message, holder_of, due, most), "lease": message.lease_id, "owner": owner}
@@ -111,14 +111,14 @@ async def search(request: Request, connection_id: str, wish: Search) -> dict[str
 
 
 @router.post("/count", dependencies=[Depends(from_our_page)])
-async def count(request: Request, connection_id: str, wish: Search) -> dict[str, Any]:
+async def count(request: Request, connection_id: str, body: Search) -> dict[str, Any]:
     """Count the messages that a purge, or a redrive, would change; `next` is where the count goes on, None at its end.
 
     Those that are ready include the isolated ones, as for a purge.
     """
     until, found = time.monotonic() + COUNTING_S, 0
-    target, after, where = wish.target, wish.after, wish.where.match()
-    async with opened_console(request, connection_id) as opened, opened.opened(wish.queue) as (queue, _):
+    target, after, where = body.target, body.after, body.where.match()
+    async with opened_console(request, connection_id) as opened, opened.opened(body.queue) as (queue, _):
         while True:
             page = await queue.admin.search(target, where, after=after)
             found, after = found + len(page.messages), page.after

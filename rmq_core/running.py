@@ -1,4 +1,4 @@
-"""What a queue does with code of users: `process`, `run`, and methods that block or are awaited with one body.
+"""`process` and `run`, which call users' code; and `Twin`, one body for a method that blocks or is awaited.
 
 An operation on Redis alone is an exchange. A driver would take the errors of a user's function for those of Redis, so
 code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `stepped`

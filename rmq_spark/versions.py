@@ -1,4 +1,4 @@
-"""What the Spark of this process has. Asked of its modules and not of its version, which a vendor may have moved."""
+"""The features of the installed PySpark, read from its modules, because vendors backport features."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def _with_regions(query: Any) -> Any:
 
 
 def _loop_index(task_id: str, index: int = -1, node: str | None = None, parent_index: int | None = None) -> int | None:
-    """Return the iteration of a task instance; a mapped task has a region of its own within that of the loop."""
+    """Return the loop iteration of a task instance; a mapped task has a region inside that of the loop."""
     return parent_index if node in (None, task_id) else index
 
 

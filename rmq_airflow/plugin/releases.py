@@ -76,7 +76,7 @@ class ConnectionWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell the thread to end after its current poll."""
+        """Stop the thread after its current poll."""
         self._over.set()
 
     def join(self, limit_s: float) -> None:

@@ -82,7 +82,7 @@ class TokenFile:
         return found
 
     def _renew(self) -> None:
-        """Read the file if it changed. An unreadable file leaves nobody in: ConfigurationError at every request."""
+        """Read the file if it changed. While it is unreadable, every request raises ConfigurationError."""
         try:
             about = self._path.stat()
             stamp = (about.st_mtime_ns, about.st_size, about.st_ino)
@@ -324,9 +324,9 @@ def login_routes(tokens: ByToken) -> APIRouter:
             raise HTTPException(404, f"there is no {name!r}")
         return FileResponse(STATIC / name, headers=POLICY)
 
-    def log_in(request: Request, response: Response, wish: Login) -> dict[str, Any]:
-        user = tokens.holder(request, wish.token.strip())
-        _set(request, response, wish.token.strip(), WEEK_S)
+    def log_in(request: Request, response: Response, body: Login) -> dict[str, Any]:
+        user = tokens.holder(request, body.token.strip())
+        _set(request, response, body.token.strip(), WEEK_S)
         return {"user": user.name, "role": user.role}
 
     def log_out(request: Request, response: Response) -> dict[str, Any]:

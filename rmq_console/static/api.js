@@ -30,19 +30,19 @@ async function ask(path, options, limit, root = "api/") {
 
 const given = (query) => new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined && value !== null));
 const look = (path, query = {}) => ask(`${path}?${given(query)}`, {}, LOOK_MS);
-const send = (path, wish, limit, root = undefined) =>
+const send = (path, fields, limit, root = undefined) =>
   ask(
     path,
     {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-RMQ-Request": "page" },
-      body: JSON.stringify(wish),
+      body: JSON.stringify(fields),
     },
     limit,
     root,
   );
 const of = (connection) => `connections/${encodeURIComponent(connection)}`;
-const change = (connection, word, queue, wish = {}) => send(`${of(connection)}/${word}`, { queue, ...wish }, CHANGE_MS);
+const change = (connection, word, queue, fields = {}) => send(`${of(connection)}/${word}`, { queue, ...fields }, CHANGE_MS);
 
 export const api = {
   leave: (path) => send(path, {}, CHANGE_MS, ""),
@@ -57,8 +57,8 @@ export const api = {
   lease: (connection, name, lease_id, offset, count) => look(`${of(connection)}/lease`, { name, lease_id, offset, count }),
   history: (connection, name, span) => look(`${of(connection)}/history`, { name, span }),
   why: (connection, name, message_id) => look(`${of(connection)}/why`, { name, message_id }),
-  search: (connection, queue, wish) => send(`${of(connection)}/search`, { queue, ...wish }, LOOK_MS),
-  count: (connection, queue, wish) => send(`${of(connection)}/count`, { queue, ...wish }, LOOK_MS),
+  search: (connection, queue, fields) => send(`${of(connection)}/search`, { queue, ...fields }, LOOK_MS),
+  count: (connection, queue, fields) => send(`${of(connection)}/count`, { queue, ...fields }, LOOK_MS),
   exported: (connection, name, target, where = {}) =>
     new URL(`api/${of(connection)}/export?${given({ name, target, ...where })}`, location.href).href,
   change,

@@ -90,7 +90,7 @@ export function leaseTable({ where, onChange }) {
   function deeds(lease) {
     const left = lease.count - lease.settled;
     return verbButtons(where, "lease", {
-      wish: { lease_id: lease.id, owner: lease.owner }, it: `the lease of ${left === 1 ? "this message" : count(left, "message")}`,
+      fields: { lease_id: lease.id, owner: lease.owner }, it: `the lease of ${left === 1 ? "this message" : count(left, "message")}`,
       holder: holderOf(lease), whose: `the lease of ${whoOf(lease)}`, then: onChange,
     });
   }

@@ -7,14 +7,14 @@ import { askVerb } from "./questions.js";
 
 /**
  * The buttons of the verbs that need `needs` and that `state` allows; the API sends the records of the verbs.
- * `wish`: what the API gets besides the queue; `it`, `holder`: what a question says of that; `whose`: what a screen
+ * `fields`: what the API gets besides the queue; `it`, `holder`: what a question says of that; `whose`: what a screen
  * reader says; `then` runs after a change.
  */
-export function verbButtons({ connection, queue, verbs, lacks }, needs, { state, wish, it, holder, whose, then }) {
+export function verbButtons({ connection, queue, verbs, lacks }, needs, { state, fields, it, holder, whose, then }) {
   const able = verbs.filter((each) => each.needs === needs && (!each.states.length || each.states.includes(state)));
   return able.map((each) => verbButton({ ...each, lacks, verb: each.name, name: whose ? `${each.label} ${whose}` : null, run: async () => {
     const given = await askVerb(each, queue, it, holder);
-    if (given) await act(async () => did(each, { queue, ...given }, await api.change(connection, each.word, queue, { ...wish, ...given })), then);
+    if (given) await act(async () => did(each, { queue, ...given }, await api.change(connection, each.word, queue, { ...fields, ...given })), then);
   } }));
 }
 

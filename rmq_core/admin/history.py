@@ -43,7 +43,7 @@ def one_attempt() -> Patience:
 
 
 def flush(engine: Recorder, result: Any = None) -> Exchange[None]:
-    """Send what was counted; keep for later what cannot be sent. `result` is that of the operation before."""
+    """Send the counts; keep what cannot be sent for the next flush. result: what the operation before it returned."""
     tally = engine.tally
     for _ in range(2):  # the first flush may be one that failed before
         if tally is not None and (batch := tally.begin()):

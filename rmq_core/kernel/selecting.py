@@ -1,4 +1,4 @@
-"""Finds messages that meet conditions, and changes those of a list: reads it page by page, names them to a script.
+"""Finds messages that meet conditions, and changes those in a list: a script gets the chosen ones of each page.
 
 Others may change the list meanwhile. The script therefore compares: it changes a message only if it is still near the
 place where it was read. If messages moved during a pass over the list, another pass follows, until one finds none.

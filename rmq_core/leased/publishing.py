@@ -1,4 +1,4 @@
-"""Publishes messages in chunks, each stored whole or not at all, and stages; confirms writes for `durability`.
+"""Publishes and stages messages in chunks, each stored whole or not at all; confirms writes for `durability`.
 
 Several writers stage messages, which are invisible and expire; `publish_staged` makes all of them ready in one script,
 or none. If its caller then dies, the next claim finishes the move: an unfinished publication is kept in the leases set

@@ -251,7 +251,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is known about a message. state: the place in the queue that holds it now; `gone` if none does.
+    """The timeline of a message. state: the part of the queue that holds the message now; `gone` if no part does.
 
     steps: oldest first. unknown: what cannot be known, and why. claims, acks: how often it was claimed and acked
     according to the journal; None without one.

@@ -140,13 +140,13 @@ class Waiter:
     answer: asyncio.Future[Backlog]
     on_pause: Callable[[Backlog], None] | None = None
     context: Context = field(default_factory=copy_context)
-    told: bool = False
+    reported: bool = False
 
-    def tell(self, backlog: Backlog) -> None:
+    def report_pause(self, backlog: Backlog) -> None:
         """Call `on_pause` once in a pause, in the context of the wait: the logs of programs depend on it."""
-        if backlog.paused and not self.told and self.on_pause is not None:
+        if backlog.paused and not self.reported and self.on_pause is not None:
             self.context.run(self.on_pause, backlog)
-        self.told = backlog.paused
+        self.reported = backlog.paused
 
 
 @dataclass(eq=False, slots=True)
@@ -156,7 +156,7 @@ class WatchedQueue:
     engine: LeasedEngine
     driver: AsyncDriver
     poller: BacklogPoller
-    wishes: set[Waiter] = field(default_factory=set)
+    waiters: set[Waiter] = field(default_factory=set)
     notified: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     pace_s: float = field(default_factory=lambda: _PACE_S)
@@ -208,16 +208,16 @@ class WaitHub:
         enough = Threshold(
             whole("min_messages", min_messages, minimum=1), None if max_age is None else seconds("max_age", max_age)
         )
-        wish = Waiter(enough, asyncio.get_running_loop().create_future(), on_pause)
+        waiter = Waiter(enough, asyncio.get_running_loop().create_future(), on_pause)
         watch = self._watch(queue)
-        watch.wishes.add(wish)
+        watch.waiters.add(waiter)
         watch.asked.set()
         watch.notified.set()
         try:
             async with asyncio.timeout(patience_s):
-                return await wish.answer
+                return await waiter.answer
         finally:
-            watch.wishes.discard(wish)
+            watch.waiters.discard(waiter)
 
     async def aclose(self) -> None:
         """Unsubscribe and cancel the pending waits."""
@@ -228,8 +228,8 @@ class WaitHub:
         for poller in {self._poller, *(watch.poller for watch in self._watches.values())}:
             await poller.aclose()
         for watch in self._watches.values():
-            for wish in watch.wishes:
-                wish.answer.cancel()
+            for waiter in watch.waiters:
+                waiter.answer.cancel()
         self._watches.clear()
         await self._listener.aclose()
         if self._owned:
@@ -259,15 +259,15 @@ class WaitHub:
         """Poll and resolve waiters while there are any. A failure is raised in all of them."""
         try:
             await self._listener.listen(watch.engine.keys.bell)
-            while watch.wishes:
+            while watch.waiters:
                 await watch.pause(await self._poll(watch))
         except Exception as error:  # every waiter must receive the error
-            for wish in watch.wishes:
-                if not wish.answer.done():
-                    wish.answer.set_exception(error)
-            watch.wishes.clear()
+            for waiter in watch.waiters:
+                if not waiter.answer.done():
+                    waiter.answer.set_exception(error)
+            watch.waiters.clear()
         finally:
-            if self._watches.get(queue) is watch and not watch.wishes:
+            if self._watches.get(queue) is watch and not watch.waiters:
                 del self._watches[queue]
                 await self._listener.forget(watch.engine.keys.bell)
 
@@ -277,14 +277,14 @@ class WaitHub:
         watch.asked.clear()
         backlog, due_s = await watch.poller.poll(watch.engine, watch.driver)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
-        for wish in list(watch.wishes):
-            wish.tell(backlog)
-            if wish.enough.met_by(backlog):
-                watch.wishes.discard(wish)
-                if not wish.answer.done():
-                    wish.answer.set_result(backlog)
+        for waiter in list(watch.waiters):
+            waiter.report_pause(backlog)
+            if waiter.enough.met_by(backlog):
+                watch.waiters.discard(waiter)
+                if not waiter.answer.done():
+                    waiter.answer.set_result(backlog)
             else:
-                pause_s = min(pause_s, wish.enough.met_in(backlog, _LONGEST_S))
+                pause_s = min(pause_s, waiter.enough.met_in(backlog, _LONGEST_S))
         return max(0.001, pause_s)
 
     def _notify(self, channel: bytes) -> None:

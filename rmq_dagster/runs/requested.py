@@ -20,7 +20,7 @@ import dagster as dg
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
 from rmq_core.reports import LeaseInfo
 from rmq_dagster.names import lease_name
-from rmq_dagster.runs.identity import CLAIMED, LEASE, QUEUE, REPOSITORY, RING, RUN_KEY, SENSOR, TICK
+from rmq_dagster.runs.identity import CLAIMED, FENCE, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR, TICK
 
 WAITING = (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED)
 LEASES_LOOKED_AT = 1000
@@ -136,15 +136,15 @@ class RequestedRuns:
         """Return the runs that wait or work. The query filters by status too: by tag alone it takes 1 s in SQLite."""
         return instance.get_run_records(self._filter(statuses=UNFINISHED), limit=RUNS_LOOKED_AT)
 
-    def in_vain(self, instance: dg.DagsterInstance, rings: Sequence[str]) -> dict[str, EndedInVain]:
-        """Return, by value of the tag RING, the runs that ended without a claim. A claim changes the value."""
+    def in_vain(self, instance: dg.DagsterInstance, fences: Sequence[str]) -> dict[str, EndedInVain]:
+        """Return the runs that ended without a claim, by their tag FENCE: after a claim, runs get another value."""
         found: dict[str, list[dg.RunRecord]] = {}
         # The query has this tag alone, because it selects few runs; with that of the sensor it takes 0.3 s in SQLite.
-        tags = dg.RunsFilter(tags={RING: list(rings)}, statuses=FINISHED)
-        for record in instance.get_run_records(tags, limit=RUNS_LOOKED_AT) if rings else ():
+        tags = dg.RunsFilter(tags={FENCE: list(fences)}, statuses=FINISHED)
+        for record in instance.get_run_records(tags, limit=RUNS_LOOKED_AT) if fences else ():
             if self._own_tags.items() <= record.dagster_run.tags.items():
-                found.setdefault(record.dagster_run.tags[RING], []).append(record)
-        return {ring: _in_vain(records) for ring, records in found.items()}
+                found.setdefault(record.dagster_run.tags[FENCE], []).append(record)
+        return {fence: _in_vain(records) for fence, records in found.items()}
 
     def latest_of(self, instance: dg.DagsterInstance, lease_id: str) -> dg.DagsterRun | None:
         """Return the latest run that was requested for a lease that a tick has claimed."""
@@ -173,7 +173,7 @@ class RequestedRuns:
         return {tag: value for tag, value in given.items() if value}
 
 
-def ring_of(queue: str, fence: int | None) -> str:
+def fence_tag(queue: str, fence: int | None) -> str:
     """Return the tag of the runs that are requested for a queue until something of it is claimed again."""
     return f"{queue}@{fence or 0}"
 

@@ -23,8 +23,8 @@ from rmq_core.reports import Backlog
 from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.runs import holders
 from rmq_dagster.runs.claiming import check_batch
-from rmq_dagster.runs.identity import LEASE, QUEUE, RING
-from rmq_dagster.runs.requested import RequestedRuns, SensorClaims, coming, queues_of, requested_for, ring_of
+from rmq_dagster.runs.identity import FENCE, LEASE, QUEUE
+from rmq_dagster.runs.requested import RequestedRuns, SensorClaims, coming, fence_tag, queues_of, requested_for
 
 QUEUES_LOOKED_AT = 1000  # non-empty partition queues polled in a tick; takes some 10 ms
 RING_EVERY_S = 10
@@ -149,12 +149,12 @@ class Doorbell:
 
     def rested(self, context: dg.SensorEvaluationContext, enough: dict[str, Backlog]) -> tuple[dict[str, Backlog], str]:
         """Drop queues whose last runs ended and claimed nothing, for longer each time; also return the reason."""
-        rings = {ring_of(name, backlog.fence): name for name, backlog in enough.items()}
+        tags = {fence_tag(name, backlog.fence): name for name, backlog in enough.items()}
         resting: list[str] = []
-        for ring, ended in self.runs.in_vain(context.instance, list(rings)).items():
+        for tag, ended in self.runs.in_vain(context.instance, list(tags)).items():
             rest_s = repeat_after_s(RING_EVERY_S, ended.requests)
             if ended.seconds_ago < rest_s:
-                name = rings[ring]
+                name = tags[tag]
                 backlog = enough.pop(name)
                 resting.append(
                     f"Queue {name!r} has {backlog.ready} ready, but the runs of the last {ended.requests} request(s)"
@@ -236,7 +236,7 @@ class Doorbell:
     def request(self, name: str, number: int | None, found: TickFindings) -> dg.RunRequest:
         """Return a run request without message ids. Its run key only deduplicates the request."""
         if self.claims is None or number is None:
-            more = {RING: ring_of(name, found.fences.get(name))}
+            more = {FENCE: fence_tag(name, found.fences.get(name))}
         else:  # the claims of ticks raise the fence, so it shows nothing about runs
             more = {LEASE: self.claims.lease_id(number)}
         key = None if number is None else f"{name}:{number}"

@@ -1,4 +1,4 @@
-"""What both kinds of tables have in common: the names of batches in a table's log, and appending what it has not.
+"""What Delta and Iceberg tables share: the names of batches in a table's log, and appending a batch that is not in it.
 
 A name is `consumer/stream` and a number, or the name of a claim. Names are not fences: a takeover of a lease raises its
 fence, although the messages are the same. The order of an append is fixed: look, compute, look again, write through the

@@ -11,7 +11,7 @@ import pytest
 
 from rmq_core import ConfigurationError, LeasedQueue
 from rmq_dagster import QueuePartitions, RedisQueueResource
-from rmq_dagster.runs.identity import CLAIMED, QUEUE, RING, SENSOR
+from rmq_dagster.runs.identity import CLAIMED, FENCE, QUEUE, SENSOR
 from tests.dagster.pipeline import ROOT
 
 GUIDE = ROOT / "docs" / "how-to" / "dagster-queues.md"
@@ -81,7 +81,7 @@ def test_one_run_per_batch_is_requested_without_key_or_cursor_and_without_messag
     queue.publish_many([f"m{number}" for number in range(250)])
     result = tick()
     assert [(request.run_key, request.tags) for request in result.run_requests or ()] == [
-        (None, {QUEUE: queue.name, RING: f"{queue.name}@0"})
+        (None, {QUEUE: queue.name, FENCE: f"{queue.name}@0"})
     ] * 3
     assert result.cursor is None
     assert queue.stats().leases == 0

@@ -10,7 +10,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.runs.identity import LEASE, QUEUE, REPOSITORY, RING, RUN_KEY, SENSOR
+from rmq_dagster.runs.identity import FENCE, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
 from tests.dagster.pipeline import CONFIG
 
 Tick = Callable[..., dg.SensorResult]
@@ -78,7 +78,7 @@ def test_a_tick_claims_nothing_and_a_request_names_no_message(tick: Tick, queue:
     assert queue.stats().leases == 0
     assert published.id not in repr(request)
     assert "canary" not in repr(request)
-    assert request.tags == {QUEUE: queue.name, RING: f"{queue.name}@0"}
+    assert request.tags == {QUEUE: queue.name, FENCE: f"{queue.name}@0"}
 
 
 def test_unclaimed_runs_never_exceed_the_cap(
