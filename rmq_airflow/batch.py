@@ -66,13 +66,13 @@ def claim(
 ) -> Claimed:
     """Claim as `claim_as` does; log an ambiguous earlier settlement, and why isolation reduced the claim."""
 
-    def tell(_: LeaseAlreadySettled, record: SettledRecord) -> None:
+    def report_loss(_: LeaseAlreadySettled, record: SettledRecord) -> None:
         if not identity.tells_runs_apart(record.owner):
             log.info("The lease was settled by this run or by a deleted run of the same name.")
 
     claimed = claim_as(
         identity, queue, max_messages=max_messages, lease=lease, on_settled=on_settled, named=named,
-        sequential=sequential, check_settled=tell,
+        sequential=sequential, check_settled=report_loss,
     )  # fmt: skip
     taken = claimed.lease
     if taken is not None and taken.isolation is not None:

@@ -82,7 +82,7 @@ def redrive(
             _each(chosen, watch, most, lambda left, where: able.redrive(left, where=where, progress=watch.step))
         else:
             watch.done = able.redrive(most, **_progress_of(opened, watch))
-    _tell(queue, "redriven", watch.done, as_json=as_json)
+    _print_done(queue, "redriven", watch.done, as_json=as_json)
     watch.end()
 
 
@@ -113,7 +113,7 @@ def purge(
                 _each(chosen, watch, None, lambda _, where: able.purge("dead", where=where, progress=watch.step))
             else:
                 watch.done = able.purge("dead")
-    _tell(queue, "purged", watch.done, as_json=as_json)
+    _print_done(queue, "purged", watch.done, as_json=as_json)
     watch.end()
 
 
@@ -142,7 +142,7 @@ def _progress_of(queue: Any, watch: Watched) -> dict[str, OnProgress]:
     return {"progress": watch.step} if conditional(queue, "redrive") else {}
 
 
-def _tell(queue: str, what: str, count: int, *, as_json: bool) -> None:
+def _print_done(queue: str, what: str, count: int, *, as_json: bool) -> None:
     if as_json:
         emit({"queue": queue, what: count})
     else:

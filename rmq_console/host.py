@@ -60,8 +60,8 @@ async def audited(
         outcome = _failure(error)
         raise
     finally:
-        told = {**fields, "outcome": outcome}
-        await asyncio.shield(asyncio.to_thread(_complete, where, entry, event, user, told))
+        completed = {**fields, "outcome": outcome}
+        await asyncio.shield(asyncio.to_thread(_complete, where, entry, event, user, completed))
 
 
 def _complete(where: AuditLog, entry: Any, event: str, user: str, fields: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ from rmq_core.kernel.base import Awaited, E, QueueBase
 from rmq_core.kernel.settling import open_places
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
-from rmq_core.queue import Heartbeat, settle_beat
+from rmq_core.queue import Heartbeat, settle_heartbeat
 from rmq_core.reports import RunReport
 from rmq_core.running import PAUSE_S, Abandoned, AsyncProcess, Run, RunOptions, failure_logged, reason_of
 
@@ -53,7 +53,7 @@ class HeartbeatTask:
     def __init__(self) -> None:
         self._heartbeats: set[Heartbeat[AsyncExtender]] = set()
         self._changed = asyncio.Event()
-        self._beating: dict[AsyncExtender, asyncio.Task[None]] = {}
+        self._sending: dict[AsyncExtender, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def add(self, heartbeat: Heartbeat[AsyncExtender]) -> None:
@@ -74,7 +74,7 @@ class HeartbeatTask:
 
     async def _run(self) -> None:
         try:
-            while self._heartbeats or self._beating:
+            while self._heartbeats or self._sending:
                 await self._send_due()
         finally:
             if not self._heartbeats:  # the entry refers to its event loop: if it stayed, both would stay in memory
@@ -82,7 +82,7 @@ class HeartbeatTask:
 
     async def _send_due(self) -> None:
         now = time.monotonic()
-        free = [heartbeat for heartbeat in self._heartbeats if heartbeat.queue not in self._beating]
+        free = [heartbeat for heartbeat in self._heartbeats if heartbeat.queue not in self._sending]
         due = [heartbeat for heartbeat in free if heartbeat.next_at <= now]
         for queue in {heartbeat.queue for heartbeat in due}:
             self._begin(queue, [heartbeat for heartbeat in due if heartbeat.queue is queue])
@@ -90,12 +90,12 @@ class HeartbeatTask:
         await self._sleep(min(later) - now if later else None)
 
     def _begin(self, queue: AsyncExtender, due: list[Heartbeat[AsyncExtender]]) -> None:
-        beating = asyncio.get_running_loop().create_task(self._beat(queue, due), name="rmq-beat")
-        self._beating[queue] = beating
-        beating.add_done_callback(lambda _: self._end(queue))
+        sending = asyncio.get_running_loop().create_task(self._send(queue, due), name="rmq-heartbeats")
+        self._sending[queue] = sending
+        sending.add_done_callback(lambda _: self._end(queue))
 
     def _end(self, queue: AsyncExtender) -> None:
-        del self._beating[queue]
+        del self._sending[queue]
         self._changed.set()
 
     async def _sleep(self, delay_s: float | None) -> None:
@@ -106,7 +106,7 @@ class HeartbeatTask:
         except TimeoutError:
             pass
 
-    async def _beat(self, queue: AsyncExtender, due: list[Heartbeat[AsyncExtender]]) -> None:
+    async def _send(self, queue: AsyncExtender, due: list[Heartbeat[AsyncExtender]]) -> None:
         sent, kept = time.monotonic(), []
         try:
             kept = list(await queue.extend_all([heartbeat.asked() for heartbeat in due]))
@@ -115,7 +115,7 @@ class HeartbeatTask:
         except Exception:  # no error may stop the heartbeats of other queues
             _log.exception("heartbeat of %d leases failed", len(due))
         for heartbeat, alive in zip_longest(due, kept):
-            settle_beat(heartbeat, alive, sent)
+            settle_heartbeat(heartbeat, alive, sent)
             if heartbeat.over:
                 self.remove(heartbeat)
 
@@ -220,7 +220,7 @@ class AsyncFacade(QueueBase[E], Awaited):
         fresh: bool = False,
     ) -> AsyncIterator[Lease]:
         token_of(lease)  # raises for a lease without a token, which would stop the heartbeat of the other leases
-        lease_s = self._engine.beat_s if by is None else by
+        lease_s = self._engine.heartbeat_s if by is None else by
         if lease_s is None:
             yield lease
             return

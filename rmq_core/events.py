@@ -70,7 +70,7 @@ class QueueEvent:
 OnEvent: TypeAlias = Callable[[QueueEvent], object]
 
 
-def tell(on_event: OnEvent | None, event: QueueEvent) -> None:
+def emit(on_event: OnEvent | None, event: QueueEvent) -> None:
     """Call the callback. An exception that it raises is logged and does not affect the queue."""
     if on_event is None:
         return

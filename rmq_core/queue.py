@@ -185,7 +185,7 @@ class HeartbeatThread:
                     self._thread = None
                     return
             for queue in {heartbeat.queue for heartbeat in due}:
-                self._beat(queue, [heartbeat for heartbeat in due if heartbeat.queue is queue])
+                self._send(queue, [heartbeat for heartbeat in due if heartbeat.queue is queue])
 
     def _due(self, now: float) -> list[Heartbeat[Extender]] | None:
         """Sleep until a heartbeat is due and return those that are due; None if there were none for a while."""
@@ -196,7 +196,7 @@ class HeartbeatThread:
         woken = self._changed.wait(self._sleeps_until - now)
         return [] if woken or self._heartbeats else None
 
-    def _beat(self, queue: Extender, due: list[Heartbeat[Extender]]) -> None:
+    def _send(self, queue: Extender, due: list[Heartbeat[Extender]]) -> None:
         sent, kept = time.monotonic(), []
         try:
             kept = list(queue.extend_all([heartbeat.asked() for heartbeat in due]))
@@ -209,14 +209,14 @@ class HeartbeatThread:
 
     def _settle_beat(self, heartbeat: Heartbeat[Extender], alive: bool | None, sent: float) -> None:
         try:
-            settle_beat(heartbeat, alive, sent)
+            settle_heartbeat(heartbeat, alive, sent)
         except BaseException:  # sys.exit() in a callback would only kill this thread
             _log.exception("on_lost raised for lease %r", heartbeat.lease.id)
         if heartbeat.over:
             self.remove(heartbeat)
 
 
-def settle_beat(heartbeat: Heartbeat[Q], alive: bool | None, sent: float) -> None:
+def settle_heartbeat(heartbeat: Heartbeat[Q], alive: bool | None, sent: float) -> None:
     """Apply the result of an extend call sent at `sent`: True extended, False lost, None unknown."""
     lost = heartbeat.lease.state.lost or (alive is False and not heartbeat.overtaken)
     if alive and not lost:
@@ -264,7 +264,7 @@ class Facade(QueueBase[E], Blocking):
         fresh: bool = False,
     ) -> Iterator[Lease]:
         token_of(lease)  # raises for a lease without a token, which would stop the heartbeat of the other leases
-        lease_s = self._engine.beat_s if by is None else by
+        lease_s = self._engine.heartbeat_s if by is None else by
         if lease_s is None:
             yield lease
             return

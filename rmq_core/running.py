@@ -224,7 +224,7 @@ class Run(ABC):
         self._held: dict[str, Lease] = {}
         self._ending = self._interrupted = False
         self._counting = threading.Lock()
-        self._told, self._tell_at = self.report, time.monotonic() + _MINUTE_S
+        self._logged, self._log_at = self.report, time.monotonic() + _MINUTE_S
         self._batch = AsyncBatch if self.asynchronous else Batch
         _check(queue, handler, options, asynchronous=self.asynchronous)
 
@@ -347,13 +347,13 @@ class Run(ABC):
 
     async def _tell(self) -> None:
         """Log once a minute what the run did since."""
-        if time.monotonic() < self._tell_at:
+        if time.monotonic() < self._log_at:
             return
         with self._counting:
-            if time.monotonic() < self._tell_at:
+            if time.monotonic() < self._log_at:
                 return
-            before, self._told, self._tell_at = self._told, self.report, time.monotonic() + _MINUTE_S
-        since = RunReport._make(now - then for now, then in zip(self._told, before, strict=True))
+            before, self._logged, self._log_at = self._logged, self.report, time.monotonic() + _MINUTE_S
+        since = RunReport._make(now - then for now, then in zip(self._logged, before, strict=True))
         ready = "an unknown number of"
         with suppress(RedisMessageQueueError):
             ready = f"{(await self.call(self.queue.backlog)).ready:,}"

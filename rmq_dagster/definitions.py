@@ -48,7 +48,7 @@ def redis_queue_definitions(
     options: dict[str, Any] = {"config": config, "resource_key": resource_key}
     name = named_after(queue)
     status = {key: sensor_options[key] for key in ("default_status",) if key in sensor_options}
-    bell = build_redis_queue_sensor(queue, target=target, **options, **sensor_options)
+    doorbell = build_redis_queue_sensor(queue, target=target, **options, **sensor_options)
     endings = redis_queue_status_sensors(queue, name=name, **options, **status)
     monitoring = _monitoring(queue, limits, publishers, options)
     letters = dg.AssetKey(dead_letters_asset_name(queue)) if isinstance(queue, str) else None
@@ -57,7 +57,7 @@ def redis_queue_definitions(
         terms: dict[str, Any] = {"every": observe_every, "limits": limits, **options, **status}
         observers = [redis_queue_observer(queue, asset=queue_asset_name(queue), dead_letters=letters, **terms)]
     return dg.Definitions(
-        sensors=[bell, *endings, *observers],
+        sensors=[doorbell, *endings, *observers],
         jobs=[redis_queue_redrive_job(queue, asset=letters, **options)],
         resources={} if resource is None else {resource_key: resource},
         **monitoring,

@@ -31,7 +31,7 @@ from rmq_dagster.runs.submitting import SubmittedBatch, submitting
 # Dagster abandons a tick after 60 s but lets its body run on: end well before that.
 TICK_RETRY_BUDGET_S = 4
 TICK_TIMEOUT_S = 2
-RING_AGAIN_AFTER_S = 600
+REPEAT_AFTER_S = 600
 KEPT_OPEN = 32
 SECRET: dict[str, Any] = {"dagster__is_secret": True}
 
@@ -243,10 +243,10 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         ...     return redis_queue.run_requests(context, "arrivals", batch=100)
         """
         age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
-        limits = (batch, max_in_flight_runs, RING_AGAIN_AFTER_S, min_messages, age)
-        bell = Doorbell(queue, sensor_of(context), *limits, repository=repository_of(context))
+        limits = (batch, max_in_flight_runs, REPEAT_AFTER_S, min_messages, age)
+        doorbell = Doorbell(queue, sensor_of(context), *limits, repository=repository_of(context))
         with self.ticking(config) as (redis, peeking):
-            return bell.answer(context, redis, peeking)
+            return doorbell.answer(context, redis, peeking)
 
     @contextmanager
     def ticking(self, config: LeasedConfig | None) -> Iterator[tuple[Any, LeasedConfig]]:

@@ -85,13 +85,13 @@ class RedisQueueNotifier(BaseNotifier):
         with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
             check_discipline(queue)
             spans = {} if hook.traced else trace_headers()  # a traced queue adds headers for the span that it makes
-            self._told(queue.publish(self._content(context), **self._options(queue, context, spans)))
+            self._log_published(queue.publish(self._content(context), **self._options(queue, context, spans)))
 
     async def async_notify(self, context: Context) -> None:
         """Publish in the triggerer, which runs the callbacks of deadlines. Raises RedisMessageQueueError."""
         queue = await RedisQueueHook(self.redis_queue_conn_id).async_work_queue(self.redis_queue, self.queue_config)
         try:
-            self._told(await queue.publish(self._content(context), **self._options(queue, context, {})))
+            self._log_published(await queue.publish(self._content(context), **self._options(queue, context, {})))
         finally:
             await queue.close()
 
@@ -107,7 +107,7 @@ class RedisQueueNotifier(BaseNotifier):
             options["headers"] = {**_origin(context), **spans, **(self.headers or {})}
         return {name: value for name, value in options.items() if value is not None}
 
-    def _told(self, published: Published) -> None:
+    def _log_published(self, published: Published) -> None:
         self.log.info("Queue %s: %s", self.redis_queue, published)
         report_counts(self, self.redis_queue, published=int(published.accepted), duplicates=int(not published.accepted))
 

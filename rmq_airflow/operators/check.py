@@ -64,14 +64,14 @@ class RedisQueueCheckOperator(LinkedTask, BaseOperator):
             stats = queue.stats()
         exceeded = self.limits.exceeded(stats)
         for each in exceeded:
-            self.log.warning("Queue %s: %s", self.redis_queue, _told(each))
-        errors = [_told(each) for each in exceeded if each.grade == "error"]
+            self.log.warning("Queue %s: %s", self.redis_queue, _described(each))
+        errors = [_described(each) for each in exceeded if each.grade == "error"]
         if errors:
             raise AirflowException(f"Queue {self.redis_queue}: {'; '.join(errors)}")
         names = [each.name for each in exceeded]
         return {"queue": self.redis_queue, "measured": self.limits.measure(stats), "exceeded": names}
 
 
-def _told(each: Exceeded) -> str:
+def _described(each: Exceeded) -> str:
     value, unit = (f"{each.value:.1f}", " s") if each.name == "oldest_age" else (f"{each.value:.0f}", "")
     return f"{each.name} is {value}{unit}, above {each.bound:g}{unit} ({each.grade})"

@@ -125,8 +125,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
                 self._publish_apart(self.partition_by, hook, context, total, keys)
         finally:
             self.log.info("Published: %s", total)
-        if self.asset is not None and _to_ring(total, context):
-            self._ring(self.asset, hook, context, {"accepted": total["accepted"]})
+        if self.asset is not None and _emits(total, context):
+            self._emit(self.asset, hook, context, {"accepted": total["accepted"]})
             if keys:
                 context["outlet_events"][self.asset].add_partitions(sorted(keys))
         return total
@@ -141,7 +141,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
             finally:
                 for name in COUNTS:
                     total[name] += part[name]
-            if _to_ring(part, context):
+            if _emits(part, context):
                 keys.add(key)
 
     def _check(self, queue: WorkQueue) -> None:
@@ -173,7 +173,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
                 raise
             _add(total, report)
 
-    def _ring(self, asset: Asset | AssetAlias, hook: RedisQueueHook, context: Context, extra: dict[str, Any]) -> None:
+    def _emit(self, asset: Asset | AssetAlias, hook: RedisQueueHook, context: Context, extra: dict[str, Any]) -> None:
         event = context["outlet_events"][asset]
         if isinstance(asset, AssetAlias):
             event.add(queue_asset(hook.settings, self.redis_queue), extra)
@@ -245,7 +245,7 @@ def _own_alias(connection: str, queue: str) -> AssetAlias | None:
     return None if is_template(name) else AssetAlias(name=f"rmq:{name}")
 
 
-def _to_ring(total: PublishedReport, context: Context) -> bool:
+def _emits(total: PublishedReport, context: Context) -> bool:
     """Return whether to emit the asset event.
 
     In a retry, duplicates count too: the try that published them may have died before it emitted the event.

@@ -110,7 +110,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         self.end_in_trigger = end_in_trigger
         self.redis_queue_conn_id = redis_queue_conn_id
         warn_of_short_lease(self, "hand_over", self.hand_over_s)
-        self._rings = True  # whether the discipline notifies, or must be polled
+        self._notifies = True  # whether the discipline notifies, or must be polled
         if start_from_trigger:
             self._start_from_trigger()
 
@@ -140,7 +140,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         """Poll once; defer below the threshold."""
         with closing(self._open()) as queue:
             check_discipline(queue)
-            self._rings = queue.discipline == "leased"
+            self._notifies = queue.discipline == "leased"
         if not self.deferrable:
             return super().execute(context)
         poked = self.poke(context)
@@ -232,7 +232,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
             "end_task": self._ends_in_trigger,
             "max_messages": self.max_messages,
         }
-        if self.count == "ready" and self._rings:
+        if self.count == "ready" and self._notifies:
             return RedisQueueTrigger(**terms)
         return RedisQueueDepthTrigger(**terms, count=self.count, poll_interval=self.poke_interval)
 

@@ -57,12 +57,12 @@ class RedisQueueDepthTrigger(SensorTrigger):
     async def _wait(self) -> dict[str, Any]:
         enough = Threshold(self.min_messages, self.max_age)
         queue = await RedisQueueHook(self.redis_queue_conn_id).async_work_queue(self.redis_queue)
-        told = False
+        warned = False
         async with closing(queue):
             while not enough.met_by(found := await self._look(queue)):
-                if found.paused and not told:
+                if found.paused and not warned:
                     tell_paused(self.log, self.redis_queue, found)
-                told = found.paused
+                warned = found.paused
                 # Random pauses: a triggerer starts its triggers at the same time, and they must not poll together.
                 await asyncio.sleep(self.poll_interval * random.uniform(0.9, 1.1))
         tell_fired("sensor", self.redis_queue, found, self.count)

@@ -113,7 +113,7 @@ class InFlight:
     """A message whose event is not stored yet: its lease, and the heartbeats that extend it."""
 
     lease: Lease
-    beats: AsyncExitStack
+    heartbeats: AsyncExitStack
 
 
 class Reader(SharedStreamProducer, LoggingMixin):
@@ -179,7 +179,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
         if lease is None:
             return None
         held = self._held[lease.id] = InFlight(lease, AsyncExitStack())
-        await held.beats.enter_async_context(queue.hold(lease))
+        await held.heartbeats.enter_async_context(queue.hold(lease))
         return held
 
     async def _read(self, held: InFlight) -> Read | None:
@@ -203,7 +203,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
         else:
             Stats.incr("rmq.bridge.settled", tags={"queue": self._name, "verb": verb})
         finally:
-            await held.beats.aclose()
+            await held.heartbeats.aclose()
             self._free.release()
 
     async def _close(self) -> None:

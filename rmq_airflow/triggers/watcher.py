@@ -1,7 +1,7 @@
 """The doorbell trigger of an asset watcher: its events say only that there is work.
 
 Law: the event names no message and holds no claim. Airflow merges asset events and may start no run for some of them.
-So the trigger is level-triggered, not edge-triggered: it emits another event (a ring) as long as the queue holds enough
+So the trigger is level-triggered, not edge-triggered: it emits another event as long as the queue holds enough
 messages, whether or not earlier events started a run. But each event may create a run; so while nothing is claimed, the
 next event comes later each time.
 """
@@ -23,7 +23,7 @@ from rmq_core.reports import Backlog
 
 class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     """
-    Emit an asset event when a queue holds enough work, and another every `ring_interval` while it does.
+    Emit an asset event when a queue holds enough work, and another every `repeat_interval` while it does.
 
     As long as nothing is claimed, each event doubles this interval, up to ten minutes; the log says so. A paused queue
     emits no event. Every event contains ``{"queue", "ready", "oldest_age"}``. The run that it starts claims the next
@@ -33,7 +33,7 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     :param redis_queue: the queue to watch
     :param min_messages: emit an event when this number of messages is ready
     :param max_age: emit an event, too, when the oldest ready message has this age: seconds or timedelta
-    :param ring_interval: time between two events: seconds or timedelta
+    :param repeat_interval: time between two events: seconds or timedelta
     :param redis_queue_conn_id: connection of type ``redis_queue``
     """
 
@@ -42,7 +42,7 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
         redis_queue: str,
         min_messages: int = 1,
         max_age: timedelta | float | None = None,
-        ring_interval: timedelta | float = 10.0,
+        repeat_interval: timedelta | float = 10.0,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
@@ -50,7 +50,7 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
         threshold = threshold_of(min_messages, max_age)
         self.redis_queue = redis_queue
         self.min_messages, self.max_age = threshold.min_messages, threshold.max_age_s
-        self.ring_interval = float(check_seconds("ring_interval", ring_interval, least=1) or 1)
+        self.repeat_interval = float(check_seconds("repeat_interval", repeat_interval, least=1) or 1)
         self.redis_queue_conn_id = redis_queue_conn_id
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -64,10 +64,10 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
             if not in_vain or clock() >= rests_until:
                 tell_fired("doorbell", self.redis_queue, backlog)
                 yield TriggerEvent(report(self.redis_queue, backlog))
-                rest_s = repeat_after_s(self.ring_interval, in_vain)
+                rest_s = repeat_after_s(self.repeat_interval, in_vain)
                 self._tell_in_vain(backlog, in_vain, rest_s)
                 fence, in_vain, rests_until = backlog.fence, in_vain + 1, clock() + rest_s
-            await asyncio.sleep(self.ring_interval)  # a claim ends the rest
+            await asyncio.sleep(self.repeat_interval)  # a claim ends the rest
 
     def _tell_in_vain(self, backlog: Backlog, in_vain: int, rest_s: float) -> None:
         if in_vain:

@@ -140,7 +140,7 @@ class QueueReader:
     async def close(self) -> None:
         """Close the connections."""
         if self._made is not None:
-            with suppress(Exception):  # the process ends; nobody is left to be told
+            with suppress(Exception):  # the process ends; there is no caller left
                 await self._made.aclose()
 
     @property

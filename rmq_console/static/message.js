@@ -88,9 +88,9 @@ function deeds(target, message, where) {
   const buttons = verbButtons(where, "message", { state, fields: { message_id: message.id }, it: "this message", then: changed });
   if (target !== "dead") return buttons;
   const chosen = { message_ids: [message.id] };
-  const button = (verb, label, picture, question, word, told) =>
+  const button = (verb, label, picture, question, word, done) =>
     verbButton({ lacks, verb, label, picture, run: async () => {
-      if (await question()) await act(async () => { await api.change(connection, word, queue, chosen); return told; }, changed);
+      if (await question()) await act(async () => { await api.change(connection, word, queue, chosen); return done; }, changed);
     } });
   const uneditable = message.cut ? { edit: "only the beginning of this payload is shown; edit it with `rmq dlq edit`" } : {};
   const retried = count(1, "dead letter");

@@ -99,11 +99,11 @@ export function messageList({ target, where, onChange }) {
 
   async function done(change) {
     try {
-      const told = await change();
+      const done = await change();
       try {
         await load(); // first, or the next dialog would still count the messages that are gone
       } finally {
-        toast(told);
+        toast(done);
       }
     } catch (error) {
       toast(error.message, "failed");

@@ -146,8 +146,8 @@ const SIGNS = {
 
 /** Why a queue needs attention, in words, the most urgent reason first. */
 function reasonsOf({ signs }) {
-  const told = (signs ?? []).filter(({ kind }) => SIGNS[kind]);
-  return told.length ? h("ul.signs", {}, told.map((sign) => h(`li.${sign.kind}`, {}, SIGNS[sign.kind](sign)))) : null;
+  const shown = (signs ?? []).filter(({ kind }) => SIGNS[kind]);
+  return shown.length ? h("ul.signs", {}, shown.map((sign) => h(`li.${sign.kind}`, {}, SIGNS[sign.kind](sign)))) : null;
 }
 
 export function badges(queue) {

@@ -29,10 +29,10 @@ export function searchPanel({ where, asked, onChange }) {
   const explain = h("button.plain", { type: "button", onclick: () => input.value.trim() && (location.hash = hrefOf(queue, "why", input.value.trim())) }, icon("timeline"), "Why?");
   const form = h("form.search-form", {}, h("label", {}, "In", state), h("label", {}, "by", field), input, go, stop, explain);
   const meter = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Messages looked at" });
-  const told = h("p.found", { role: "status" });
+  const status = h("p.found", { role: "status" });
   const deeds = h("span.deeds");
   const results = h("div");
-  const element = h("div", {}, form, h("div.search-line", {}, meter, told, deeds), results);
+  const element = h("div", {}, form, h("div.search-line", {}, meter, status, deeds), results);
   let running = 0;
 
   function fit() {
@@ -75,7 +75,7 @@ export function searchPanel({ where, asked, onChange }) {
       if (found) deeds.replaceChildren(...matchingButtons({ ...where, target, match, what: what(match), onChange: changed }));
     } catch (error) {
       toast(error.message, "failed");
-      told.textContent = plain(error.message);
+      status.textContent = plain(error.message);
     }
     if (running === mine || !running) stop.hidden = meter.hidden = true;
   }
@@ -84,7 +84,7 @@ export function searchPanel({ where, asked, onChange }) {
     const seen = `${number(scanned)} of ${count(Math.max(total, scanned), "message")} looked at`;
     const listed = found > LISTED ? `; the first ${LISTED} are listed` : "";
     const shaky = moved ? " Messages moved meanwhile: some may be missing or listed twice." : "";
-    told.textContent = `${count(found, "message")} found${listed}; ${seen}${how === "stopped" ? ", then stopped" : ""}.${shaky}`;
+    status.textContent = `${count(found, "message")} found${listed}; ${seen}${how === "stopped" ? ", then stopped" : ""}.${shaky}`;
   }
 
   const nothing = (target) => `No ${target === "dead" ? "dead letter" : `${target} message`} matches. It may be in another state, or done.`;

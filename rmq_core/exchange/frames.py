@@ -163,11 +163,11 @@ def answer(want: Call | Wait | Listen | Chain | Pipeline, planned: Plan, replies
     For a chain or a batch it is the list of replies; it contains errors instead of raising them.
     """
     if isinstance(want, Chain | Pipeline):
-        return [_told(reply) for reply in replies]
+        return [_value_of(reply) for reply in replies]
     last = replies[-1]
     if isinstance(want, Wait) and want.into is not None:
         _raise(last)
-        return _told(replies[0]) if len(replies) > 1 else None, last
+        return _value_of(replies[0]) if len(replies) > 1 else None, last
     if planned.frames[-1].call is None and not planned.alone:
         _raise(replies[-2])
         return replies[-2], last
@@ -185,7 +185,7 @@ def still_full(most: int) -> errors.MaxConnectionsError:
     return errors.MaxConnectionsError(f"max_connections={most}")
 
 
-def _told(reply: Any) -> Any:
+def _value_of(reply: Any) -> Any:
     return translate(reply) if isinstance(reply, errors.RedisError) else reply
 
 

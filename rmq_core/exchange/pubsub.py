@@ -48,7 +48,7 @@ class PubSubListener:
                 await self._subscribe(channel)
             finally:
                 if self._task is None or self._task.done():
-                    self._task = asyncio.get_running_loop().create_task(self._hear(), name="rmq-bells")
+                    self._task = asyncio.get_running_loop().create_task(self._hear(), name="rmq-notifications")
             async with asyncio.timeout(_PATIENCE_S):
                 await standing.wait()
 

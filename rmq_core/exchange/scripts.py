@@ -48,10 +48,10 @@ def _arrange(found: Script, keys: object, settings: Any, given: Mapping[str, Any
         raise TypeError(message)
     attributes = {parameter.name for parameter in keys_of if isinstance(getattr(keys, parameter.name, None), bytes)}
     named = {name: f"keys.{name}" for name in attributes}
-    told = {} if settings is None else {name: f"settings.{name}" for name in settings._fields}
+    from_settings = {} if settings is None else {name: f"settings.{name}" for name in settings._fields}
     ordered = [
         "".join(f"{value}, " for value in _expressions(found, some, given, known))
-        for some, known in ((keys_of, named), (args_of, told))
+        for some, known in ((keys_of, named), (args_of, from_settings))
     ]
     # Generated as source code, as namedtuple does, for speed: it runs at every call.
     code = f"lambda keys, settings, given: Call(script, ({ordered[0]}), ({ordered[1]}))"

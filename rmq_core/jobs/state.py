@@ -100,7 +100,7 @@ class JobsEngine(KeyedEngine, Observer):
         self.tally = Tally() if self.config.history else None
 
     @property
-    def beat_s(self) -> float | None:
+    def heartbeat_s(self) -> float | None:
         return seconds("lease", self.config.lease)
 
     @property

@@ -104,12 +104,12 @@ def steal(engine: JobsEngine, consumer: str, start: str, count: int) -> Exchange
     return reply[0].decode(), _deliveries(reply[1])
 
 
-def beat(engine: JobsEngine, consumer: str, entries: Sequence[str]) -> Exchange[list[str]]:
+def heartbeat(engine: JobsEngine, consumer: str, entries: Sequence[str]) -> Exchange[list[str]]:
     """Send the heartbeat of these jobs. Return those that the worker no longer holds."""
     lost: list[str] = []
     for first in range(0, len(entries), 1000):
         some = entries[first : first + 1000]
-        call = script("jobs/beat", engine.keys, group=GROUP, consumer=consumer, entries=some)
+        call = script("jobs/heartbeat", engine.keys, group=GROUP, consumer=consumer, entries=some)
         reply: Any = yield from grouped(engine, lambda call=call: call)  # type: ignore[misc]
         lost += [entry.decode() for entry in reply]
     return lost
@@ -356,7 +356,7 @@ class Worker:
         """Process jobs until `stop`, then shut down gracefully. Raises fatal errors, such as Unsupported."""
         await self._ask(prepare(self.queue.engine))
         reader = asyncio.create_task(self._read())
-        parts = [self._start(), self._beat(), self._steal(), self._record()]
+        parts = [self._start(), self._heartbeat(), self._steal(), self._record()]
         if self.config.schedule:
             parts.append(self._promote())
         tasks = [reader, *map(asyncio.create_task, parts)]
@@ -464,7 +464,7 @@ class Worker:
                 self._room.clear()
                 await self._room.wait()
                 continue
-            self._accept(await self._tell(room) or await self._listen(room))
+            self._accept(await self._report(room) or await self._listen(room))
 
     async def _listen(self, count: int) -> list[Delivery]:
         """Block for jobs; `stop` cancels only this wait."""
@@ -481,7 +481,7 @@ class Worker:
         finally:
             self._fetch_task.cancel()
 
-    async def _tell(self, count: int = 0) -> list[Delivery]:
+    async def _report(self, count: int = 0) -> list[Delivery]:
         """Flush acks and fetch up to `count` jobs; unconfirmed acks are sent again."""
         done, self._done = self._done, Done.nothing()
         self._cancel_flush()
@@ -543,7 +543,7 @@ class Worker:
             if count % 32 == 0:
                 await asyncio.sleep(0)  # yield: handlers that never await would starve the fetcher
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         """Send heartbeats for held jobs; requeue those not started within one interval."""
         before: set[str] = set()
         while True:
@@ -551,7 +551,7 @@ class Worker:
             stuck = [delivery for delivery in self._waiting if delivery.entry in before]
             await self._return(stuck)
             before = {delivery.entry for delivery in self._waiting}
-            lost = await self._patiently(beat(self.queue.engine, self.name, list(self._held))) or []
+            lost = await self._patiently(heartbeat(self.queue.engine, self.name, list(self._held))) or []
             for entry in lost:
                 if entry in self._held:
                     _log.warning("worker %s lost job entry %s to another worker", self.name, entry)
@@ -585,7 +585,7 @@ class Worker:
 
     def _flush_now(self) -> None:
         self._flush = None
-        task = asyncio.create_task(self._tell())
+        task = asyncio.create_task(self._report())
         self._telling.add(task)
         task.add_done_callback(self._ended)
 
@@ -610,7 +610,7 @@ class Worker:
         self._cancel_flush()
         await asyncio.gather(*self._telling, return_exceptions=True)
         if self._done:
-            await self._tell()
+            await self._report()
         await self._patiently(leave(self.queue.engine, self.name))
         await self.queue.flush_history()
 

@@ -31,9 +31,9 @@ K = TypeVar("K")
 class Engine(Protocol):
     """The part of the state shared by a queue's operations that the queue classes use.
 
-    prefix: the common prefix of the queue's keys. beat_s: for how many seconds heartbeats extend a lease; None for no
-    heartbeats. registered: whether the name is registered for tools, or must not be. tally: what is not flushed to the
-    history yet; None if this client does not record.
+    prefix: the common prefix of the queue's keys. heartbeat_s: for how many seconds heartbeats extend a lease; None for
+    no heartbeats. registered: whether the name is registered for tools, or must not be. tally: what is not flushed to
+    the history yet; None if this client does not record.
     """
 
     registered: int
@@ -47,7 +47,7 @@ class Engine(Protocol):
     @property
     def retry_budget_s(self) -> float: ...
     @property
-    def beat_s(self) -> float | None: ...
+    def heartbeat_s(self) -> float | None: ...
 
 
 class Keys(Protocol):

@@ -18,13 +18,13 @@ rmq:{q}:import:<n>   string  progress of an import: "<open|done> <lines> <stored
 rmq:{q}:dead         list    dead letters, newest left, capped
 rmq:{q}:completed    list    acked messages, newest left, capped, off by default
 rmq:{q}:failed       list    nacked messages, newest left, capped, off by default
-rmq:{q}:waiters      zset    waiter -> ms, when it expires; `*`: the bell is armed; `=`, score 0: paused
+rmq:{q}:waiters      zset    waiter -> ms, when it expires; `*`: a notification is requested; `=`, score 0: paused
 rmq:{q}:wake         list    tokens that wake waiters; expires
 rmq:{q}:timer        string  next due time and the waiter that is responsible for it; expires
 rmq:{q}:slot:<c>/h   string  number of the last flush of a client; expires
 rmq:{q}:history      hash    counts and latencies per minute and hour, totals, marks; expires
 rmq:{q}:journal      stream  who published, claimed and settled which messages, off by default
-rmq:{q}:bell         channel of a one-shot notification for the watchers that armed it
+rmq:{q}:channel      pubsub  one notification for the watchers that requested one
 rmq:queues           set     names of all queues, for tools
 rmq:queues:<d>       set     names of the queues of another discipline `d`; a name that is in none of these is leased
 
@@ -96,7 +96,7 @@ class LeasedKeys:
     waiters: bytes = field(init=False)
     wake: bytes = field(init=False)
     timer: bytes = field(init=False)
-    bell: bytes = field(init=False)
+    channel: bytes = field(init=False)
     history: bytes = field(init=False)
     journal: bytes = field(init=False)
 

@@ -76,9 +76,9 @@ class Changes:
     def add(self, count: int) -> None:
         """Count messages that were looked at and changed, and report them."""
         self.changed, self.scanned = self.changed + count, self.scanned + count
-        self.tell(self.scanned)
+        self.report(self.scanned)
 
-    def tell(self, total: int) -> None:
+    def report(self, total: int) -> None:
         """Report progress; note whether the caller wants to stop."""
         if self.progress is not None and self.progress(Progress(self.changed, self.scanned, total)) is False:
             self.stopped = True
@@ -166,7 +166,7 @@ def _pass(place: Place, test: Test, change: Change, changes: Changes) -> Exchang
         last = last if kept is None else hashlib.sha1(kept, usedforsecurity=False).hexdigest()
         at, end = at + len(page) - gone, end - gone
         changes.scanned += len(page)
-        changes.tell(max(total, changes.scanned))
+        changes.report(max(total, changes.scanned))
         if not page or at >= end:
             return steady
     return True
@@ -288,7 +288,7 @@ def reasons_in(key: bytes, progress: OnProgress | None = None) -> Exchange[list[
         total, *flat = yield script("kernel/list_failures", list=key, offset=changes.scanned, most=PAGE)
         groups.add(flat[::2], flat[1::2])
         changes.scanned += len(flat) // 2
-        changes.tell(max(total, changes.scanned))
+        changes.report(max(total, changes.scanned))
         if not flat or changes.scanned >= total:
             break
     return groups.found()

@@ -1,6 +1,6 @@
 -- Returns how much work is ready and how old its oldest message is; moves due messages to ready, claims nothing.
 -- KEYS: ready  delayed  leases  waiters  fence
--- ARGV: bell_ms, for how long to request a notification, as member '*' of `waiters`; 0 to request none
+-- ARGV: notify_ms, for how long to request a notification, as member '*' of `waiters`; 0 to request none
 -- Reply: {ready with the isolated ones, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids,
 --   isolated groups: {<messages>, <how many of them a claim may take>, ...}, 1 if paused, else 0, fence or ''}.
 -- include: clock
@@ -11,7 +11,7 @@ local paused, fenced = redis.call('ZSCORE', waiters, '=') and 1 or 0, redis.call
 redis.call('ZREMRANGEBYSCORE', waiters, '(0', '(' .. now)
 -- Fast path: nothing is delayed. It returns before the includes below are defined.
 if redis.call('EXISTS', delayed) == 0 then
-  if bell_ms ~= '0' then redis.call('ZADD', waiters, now + tonumber(bell_ms), '*') end
+  if notify_ms ~= '0' then redis.call('ZADD', waiters, now + tonumber(notify_ms), '*') end
   local first, due = redis.call('LINDEX', ready, 0), redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]
   return {waiting, first and string.match(first, '^%d+ (%d+) ') or '', now, due ~= 'inf' and due or '', late, {}, paused, fenced}
 end
@@ -22,7 +22,7 @@ end
 -- include: next_due
 local isolated, groups, counted, score = 0, {}, 0, '(0'
 waiting, isolated = promote(delayed, ready, now)
-if bell_ms ~= '0' then redis.call('ZADD', waiters, now + tonumber(bell_ms), '*') end
+if notify_ms ~= '0' then redis.call('ZADD', waiters, now + tonumber(notify_ms), '*') end
 while counted < isolated and #groups < 200 do
   local first, at = next_isolated(delayed, score)
   local _, _, most = mark_of(first)

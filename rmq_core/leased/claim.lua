@@ -3,7 +3,7 @@
 --       settled?, for an id that may be in use: chosen by the caller, or claimed before without a reply
 --       done?, for one chosen by the caller
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms, or 'inf'  max_messages  owner  max_deliveries, or 0  wait_ms
---       wait_end, server time in ms at which waiting ends, 0 in the first call of a claim  bell, a pub/sub channel
+--       wait_end, server time in ms at which waiting ends, 0 in the first call of a claim  channel, of notifications
 -- Reply: {head, expired lease ids, envelopes in batches}; head is
 --   'claimed <token> <deadline ms> <count> <limit> <failures> <most>',
 --   'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>',
@@ -39,7 +39,7 @@ end
 -- include: takeover
 -- include: waiting
 now, wait_end = tonumber(now), tonumber(wait_end)
-k.delayed, k.waiters, k.wake, k.timer, k.settled, k.bell = delayed, waiters, wake, timer, settled, bell
+k.delayed, k.waiters, k.wake, k.timer, k.settled, k.channel = delayed, waiters, wake, timer, settled, channel
 o.max_deliveries, o.waiter = tonumber(max_deliveries), wait_ms ~= '0' and 'w' .. nonce or ''
 if wait_end == 0 then wait_end = now + tonumber(wait_ms) end
 o.block = math.max(0, math.min(5000, wait_end - now))

@@ -3,7 +3,7 @@
 --       acked_lease, the one to ack  settled, its bitmap  done, its record  completed
 -- ARGV: seq  slot_ttl_ms  lease_id  acked_id, of the lease to ack  nonce  lease_ms, or 'inf'  max_messages
 --       owner  token, of the lease to ack  done_ttl_ms, of its record, 0 for none  completed_cap
---       bell, a pub/sub channel
+--       channel, of notifications
 -- Reply: {head, expired lease ids, envelopes in batches} as in claim.lua; head is 'claimed ...', which ends with the
 --   number acked, 'empty <acked>', 'lost' or 'superseded'.
 -- include: clock
@@ -45,7 +45,7 @@ end
 -- include: open_lease
 -- include: finish
 now = tonumber(now)
-k.delayed, k.waiters, k.wake, k.timer, k.bell = delayed, waiters, wake, timer, bell
+k.delayed, k.waiters, k.wake, k.timer, k.channel = delayed, waiters, wake, timer, channel
 local ended = {id = acked_id, leases = leases, lease = acked_lease, settled = settled, done = done, completed = completed}
 local head = held_by(acked_lease, token)
 if not head then return {'lost', {}, {}} end

@@ -125,7 +125,7 @@ def _ack_and_claim(
         "leased/claim_next", keys, engine.settings, lease=keys.lease(request.id), acked_lease=keys.lease(ack.id),
         settled=keys.settled(ack.id), done=keys.done(ack.id), lease_id=request.id, acked_id=ack.id, nonce=request.nonce,
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, token=token_of(ack),
-        done_ttl_ms=engine.config.settled_ttl_ms if ack.named else 0, bell=keys.bell,
+        done_ttl_ms=engine.config.settled_ttl_ms if ack.named else 0, channel=keys.channel,
     )  # fmt: skip
     call = confirming(engine, call)
     with ack.state:
@@ -312,7 +312,7 @@ def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int)
         return script(
             "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id,
             nonce=request.nonce, lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
-            wait_ms=wait_ms, wait_end=until, bell=keys.bell,
+            wait_ms=wait_ms, wait_end=until, channel=keys.channel,
         )  # fmt: skip
     known = {"settled": keys.settled(request.id)}
     if request.mode == "named":
@@ -320,7 +320,7 @@ def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int)
     return script(
         "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
-        wait_ms=wait_ms, wait_end=until, bell=keys.bell, **known,
+        wait_ms=wait_ms, wait_end=until, channel=keys.channel, **known,
     )  # fmt: skip
 
 

@@ -118,17 +118,17 @@ def _look(
     return None, False
 
 
-def _of_message(found: Found, entries: Sequence[JournalEntry], told: set[int]) -> list[Step]:
+def _of_message(found: Found, entries: Sequence[JournalEntry], in_journal: set[int]) -> list[Step]:
     """Return what the envelope of a message says and the journal does not, and where the message is.
 
-    told: the places in its history of the failures that the journal says, too.
+    in_journal: the places in its history of the failures that the journal says, too.
     """
     message, events = found.message, {entry.event for entry in entries}
     steps = [] if "published" in events else [Step(message.enqueued_at, "published", publisher_of(message.headers))]
     steps += [
         Step(each.at, _PAST.get(each.kind, each.kind), each.owner, "", each.reason)
         for place, each in enumerate(message.history)
-        if place not in told
+        if place not in in_journal
     ]
     if found.state == "dead" and "dead" not in events:
         at, who = (message.history[-1].at, message.history[-1].owner) if message.history else (None, "")
@@ -193,11 +193,11 @@ def _of_marks(
 ) -> Exchange[list[Step]]:
     """Return what operators did to the queue since the message is known, and what they did to the message itself."""
     begins = [moment(entry.at_ms) for entry in entries if entry.ids] + ([found.message.enqueued_at] if found else [])
-    told, own = {entry.event for entry in entries}, f"message {message_id}"
+    events, own = {entry.event for entry in entries}, f"message {message_id}"
     return [
         Step(mark.at, _what(mark, own), mark.by, "", mark.text, "marks")
         for mark in (yield from marks(engine))
-        if (mark.text == own or (begins and mark.at >= min(begins))) and _concerns(mark, own, told, found)
+        if (mark.text == own or (begins and mark.at >= min(begins))) and _concerns(mark, own, events, found)
     ]
 
 
@@ -205,39 +205,39 @@ def _what(mark: Mark, own: str) -> str:
     return ENTRIES.get(mark.kind, mark.kind) if mark.text == own else f"queue: {mark.kind}"
 
 
-def _concerns(mark: Mark, own: str, told: set[str], found: Found | None) -> bool:
+def _concerns(mark: Mark, own: str, events: set[str], found: Found | None) -> bool:
     """Return whether a mark may be about a message, and the journal does not say the same."""
     if mark.kind == "redrive" and not mark.text.startswith("message "):
-        return "redriven" not in told
+        return "redriven" not in events
     if mark.kind not in ENTRIES:
         return True
     if mark.text == own:
-        return ENTRIES[mark.kind] not in told
+        return ENTRIES[mark.kind] not in events
     removed = mark.kind in {"discard", "cancel"}
-    return not told and not mark.text.startswith("message ") and not (removed and found)
+    return not events and not mark.text.startswith("message ") and not (removed and found)
 
 
 def _unknown(
     found: Found | None, partly: Sequence[str], *, has_journal: bool, read_all: bool, entries: Sequence[JournalEntry]
 ) -> list[str]:
-    told = []
+    unknown = []
     if found is None and partly:
-        told.append(f"it may still be in {', '.join(partly)}: only a part of that was read")
+        unknown.append(f"it may still be in {', '.join(partly)}: only a part of that was read")
     if not has_journal:
-        told.append("the queue has no journal, so claims and acks are unknown: set LeasedConfig(journal=...)")
+        unknown.append("the queue has no journal, so claims and acks are unknown: set LeasedConfig(journal=...)")
         if found is None:
-            told.append("it was acked, dropped, or removed by an operator, or never published. Check the id")
+            unknown.append("it was acked, dropped, or removed by an operator, or never published. Check the id")
         elif not publisher_of(found.message.headers):
-            told.append("who published it: it has no headers that say so")
+            unknown.append("who published it: it has no headers that say so")
     elif found is None and not entries:
-        told.append("the journal does not name this id: check the id, or the journal does not reach back so far")
+        unknown.append("the journal does not name this id: check the id, or the journal does not reach back so far")
     elif not any(entry.event == "published" for entry in entries):
-        told.append("who published it: the journal does not reach back so far, or its publisher writes none")
+        unknown.append("who published it: the journal does not reach back so far, or its publisher writes none")
     if has_journal and not read_all:
-        told.append("what the newest entries of the journal say: it has more than were read")
+        unknown.append("what the newest entries of the journal say: it has more than were read")
     if found and len(found.history) > _LONG_HISTORY:
-        told.append("its oldest failures: a message keeps the newest KiB of them")
-    return told
+        unknown.append("its oldest failures: a message keeps the newest KiB of them")
+    return unknown
 
 
 def _journal_length(engine: LeasedEngine) -> Exchange[int]:

@@ -3,7 +3,7 @@
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, nack or release  delays, of waits.lua  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
---       bell, a pub/sub channel
+--       channel, of notifications
 -- Reply: 'returned <count> <messages left in the lease> [<dead ids>]' and trimmed ones, 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -38,5 +38,5 @@ if head.state ~= state and how.size > 1 then
   redis.call('LSET', lease, 0, head_text(head))
 end
 local back, died, left = give_back(keys, most, how)
-if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, bell, now, seen) end
+if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, channel, now, seen) end
 return remember(reported(table.concat({'returned', back + #died, left, unpack(died)}, ' ')))

@@ -1,7 +1,7 @@
 -- Adds a chunk of imported messages in one state and stores the progress of the import; does both or neither.
 -- KEYS: slot  progress  ready  delayed  dead  waiters  wake  timer  fence
 -- ARGV: seq  slot_ttl_ms  before, the progress so far, '' for none  after, the progress with this chunk  keep_ms
---       state, ready, delayed, isolated or dead  bell, a pub/sub channel  max_ready:number, or 0
+--       state, ready, delayed, isolated or dead  channel, of notifications  max_ready:number, or 0
 --       max_dead:number, cap of the dead letters  least_fence:number
 --       messages..., oldest first; before each delayed or isolated one its score
 -- Reply: 'imported', 'elsewhere' if another import stored other progress, 'full <setting>' or 'superseded'.
@@ -35,6 +35,6 @@ else
   if present < least_fence then redis.call('SET', fence, string.format('%.0f', least_fence)) end
 end
 if seen and count > 0 and waits and (state ~= 'delayed' or sooner(timer, due)) then
-  notify(waiters, wake, bell, now, seen)
+  notify(waiters, wake, channel, now, seen)
 end
 return at_end(progress, after, keep_ms)

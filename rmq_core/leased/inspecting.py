@@ -121,19 +121,21 @@ class Glance(NamedTuple):
     late: list[bytes]
 
 
-def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
-    """Read the backlog in one call without a slot, and subscribe to one notification within `bell_ms`."""
-    ready, oldest, now, due, late, groups, paused, fence = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
+def glance(engine: LeasedEngine, notify_ms: int = 0) -> Exchange[Glance]:
+    """Read the backlog in one call without a slot, and subscribe to one notification within `notify_ms`."""
+    ready, oldest, now, due, late, groups, paused, fence = yield script(
+        "leased/backlog", engine.keys, notify_ms=notify_ms
+    )
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
     isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
     found = Backlog(ready, age_s(oldest, now), isolated, bool(paused), int(fence) if fence else None)
     return Glance(found, until, late)
 
 
-def poll_backlog(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
-    """Reclaim expired leases; return the backlog and the seconds until the next due time. bell_ms: as in `glance`."""
+def poll_backlog(engine: LeasedEngine, notify_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
+    """Reclaim expired leases; return the backlog and the seconds until the next due time. notify_ms: as in `glance`."""
     while True:
-        seen = yield from glance(engine, bell_ms)
+        seen = yield from glance(engine, notify_ms)
         if not (yield from reclaim_all(engine, seen.late)):
             return seen.backlog, seen.due_s
 

@@ -87,7 +87,7 @@ def redrive_where(engine: LeasedEngine, where: Match, changes: Changes) -> Excha
 
     def change(some: Some) -> Call:
         return script(
-            "leased/redrive_chosen", keys, bell=keys.bell, first=some.first, last=some.last, letters=some.entries
+            "leased/redrive_chosen", keys, channel=keys.channel, first=some.first, last=some.last, letters=some.entries
         )
 
     return (yield from change_chosen(Place(keys.dead, "right"), tested(engine, where), change, changes))
@@ -167,7 +167,7 @@ def _drop_scored(engine: LeasedEngine, target: str, test: Test, changes: Changes
             changes.changed += yield from remove(engine, key, "zset", chosen[lo : lo + _AT_ONCE])
         cursor = _behind(page, frozenset(chosen), cursor)
         changes.scanned += len(page.messages)
-        changes.tell(max(total, changes.scanned))
+        changes.report(max(total, changes.scanned))
         if not page.messages:
             break
 
@@ -202,7 +202,7 @@ def redrive(
         if where is not None:
             yield from redrive_where(engine, where, changes)
         else:
-            yield from redrive_all(partial(script, "leased/redrive", engine.keys, bell=engine.keys.bell), changes)
+            yield from redrive_all(partial(script, "leased/redrive", engine.keys, channel=engine.keys.channel), changes)
     finally:
         engine.state(Operation.REDRIVE, changes.changed)
         engine.state(Act.REDRIVE, changes.changed)
@@ -220,7 +220,7 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
     chosen = list(reversed(found.values()))  # the oldest must be claimed first
     for lo in range(0, len(chosen), _CHOSEN):
         some = chosen[lo : lo + _CHOSEN]
-        reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
+        reply = yield script("leased/redrive_some", keys, channel=keys.channel, letters=some)
         moved += number_after(b"redriven ", reply)
     engine.state(Operation.REDRIVE, moved)
     # others may redrive at the same time
@@ -394,7 +394,7 @@ def checked_id(message_id: str) -> str:
 
 
 def _pause(engine: LeasedEngine, on: str) -> Call:
-    return script("leased/pause", engine.keys, paused=on, bell=engine.keys.bell)
+    return script("leased/pause", engine.keys, paused=on, channel=engine.keys.channel)
 
 
 def expire_lease(
@@ -419,7 +419,7 @@ def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
     found = yield from find(keys.delayed, wanted)
     if not found:
         return False
-    reply = yield script("leased/run_now", keys, bell=keys.bell, message=found[message_id])
+    reply = yield script("leased/run_now", keys, channel=keys.channel, message=found[message_id])
     moved = number_after(b"ready ", reply)
     engine.state(Act.RUN_NOW, moved, ids=[message_id])
     return bool(moved)
@@ -453,7 +453,7 @@ def edit(
     body = codec.body(own.id, kind, data, own.headers if named is None else named)
     what = " and ".join(part for part, given in (("payload", payload), ("headers", headers)) if given is not None)
     reply = yield script(
-        "leased/redrive_edited", keys, bell=keys.bell, letter=found[message_id], new_body=body, owner=who,
+        "leased/redrive_edited", keys, channel=keys.channel, letter=found[message_id], new_body=body, owner=who,
         reason=one_line(what),
     )  # fmt: skip
     moved = number_after(b"redriven ", reply)

@@ -1,6 +1,6 @@
 -- Pauses claims, or resumes them and wakes a waiter.
 -- KEYS: slot  waiters  wake  leases
--- ARGV: seq  slot_ttl_ms  paused, '1' to pause, '0' to resume  bell, a pub/sub channel
+-- ARGV: seq  slot_ttl_ms  paused, '1' to pause, '0' to resume  channel, of notifications
 -- Reply: 'paused', 'resumed' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -14,5 +14,5 @@ if paused == '1' then
 end
 redis.call('ZREM', waiters, '=')
 local seen = awaited(waiters, wake)
-if seen then notify(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('resumed')

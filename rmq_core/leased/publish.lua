@@ -2,7 +2,7 @@
 -- A chained chunk is sent before the reply to the previous chunk; it adds nothing unless that chunk was accepted.
 -- KEYS: slot  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys, one per message or none; if chained, also the slot of the previous chunk
--- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  delay_ms:number  max_ready:number, or 0
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  delay_ms:number  max_ready:number, or 0
 --       drop_oldest, '1' to drop the oldest when full  nonce, of this call  window_ms, of deduplication, 0 for none
 --       count:number, of the messages  stamp_ms, server time that the publisher wrote into their stamps, 0 for none
 --       messages..., if chained, also the seq of the previous chunk
@@ -56,10 +56,10 @@ end
 if #fresh > 0 and delay_ms > 0 then
   local due = now + delay_ms
   for i = 1, #fresh do set_delayed(delayed, due, fresh[i]) end
-  if seen and sooner(timer, due) then notify(waiters, wake, bell, now, seen) end
+  if seen and sooner(timer, due) then notify(waiters, wake, channel, now, seen) end
 elseif #fresh > 0 then
   redis.call('RPUSH', ready, unpack(fresh))
-  if seen then notify(waiters, wake, bell, now, seen) end
+  if seen then notify(waiters, wake, channel, now, seen) end
 end
 if dropped > 0 then -- after the messages are stored: a full server refuses that first, and then nothing is dropped
   local apart = math.min(dropped, isolated)

@@ -375,8 +375,8 @@ def _checked_id(message_id: str) -> str:
 def _call(engine: LeasedEngine, chunk: Chunk) -> Call:
     keys, digests = engine.keys, chunk.digests
     call = script(
-        "leased/publish", keys, engine.settings, markers=[keys.dedup(digest) for digest in digests], bell=keys.bell,
-        delay_ms=chunk.delay_ms,
+        "leased/publish", keys, engine.settings, markers=[keys.dedup(digest) for digest in digests],
+        channel=keys.channel, delay_ms=chunk.delay_ms,
         nonce=int(nonce()[:13], 16) if digests else 0, window_ms=engine.dedup_window_ms if digests else 0,
         count=len(chunk.ids), stamp_ms=chunk.stamp_ms, messages=chunk.bodies,
     )  # fmt: skip
@@ -573,6 +573,6 @@ def _move(
     return script(
         "leased/unstage", keys, staged=record, stage=keys.stage(stage_id),
         markers=[keys.dedup(bytes.fromhex(digest.decode())) for digest in digests if digest != b"-"],
-        publication=member, element=element, bell=keys.bell, peace_ms=_PEACE_MS, nonce=int(nonce()[:13], 16),
+        publication=member, element=element, channel=keys.channel, peace_ms=_PEACE_MS, nonce=int(nonce()[:13], 16),
         window_ms=engine.dedup_window_ms, count=left, most=len(digests) or _MOVED,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 -- holder is fenced off.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
---       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
+--       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  channel, of notifications
 --       reason, for the history  if_used_up, '1' to reclaim also when only the deliveries are used up, '2' to reclaim in any case
 --       only_of?, the owner that must hold the lease; without it, any owner
 -- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]' and trimmed ones, 'superseded', or 'live': the
@@ -65,5 +65,5 @@ local moved, dead_too
 moved, dead_too, left = give_back(keys, 1000, how)
 back = back + moved
 for i = 1, #dead_too do died[#died + 1] = dead_too[i] end
-if seen and back > 0 then notify(waiters, wake, bell, now, seen) end
+if seen and back > 0 then notify(waiters, wake, channel, now, seen) end
 return remember(reported(table.concat({'returned', back + #died, left, head.token, unpack(died)}, ' ')))

@@ -1,6 +1,6 @@
 -- Moves the oldest dead letters back to ready with a fresh delivery budget; their history stays.
 -- KEYS: slot  dead  ready  waiters  wake
--- ARGV: seq  slot_ttl_ms  most:number  bell, a pub/sub channel
+-- ARGV: seq  slot_ttl_ms  most:number  channel, of notifications
 -- Reply: 'redriven <count>' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -18,5 +18,5 @@ end
 if #fresh == 0 then return refuse('redriven 0') end
 redis.call('RPUSH', ready, unpack(fresh))
 redis.call('LTRIM', dead, 0, -(#fresh + 1))
-if seen then notify(waiters, wake, bell, now, seen) end
+if seen then notify(waiters, wake, channel, now, seen) end
 return remember('redriven ' .. #fresh)

@@ -1,6 +1,6 @@
 -- Moves chosen dead letters back to ready with a fresh delivery budget, the oldest first; their history stays.
 -- KEYS: slot  dead  ready  waiters  wake
--- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  first:number, place of the first of them, counted from the right end
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  first:number, place of the first of them, counted from the right end
 --       last:number, place of the last  letters..., the dead letters, oldest first
 -- Reply: 'redriven <count>' or 'superseded'; letters that are no longer near their places do not count.
 -- include: clock
@@ -16,5 +16,5 @@ local seen, fresh = awaited(waiters, wake), {}
 for i = 1, #found do fresh[i] = absolve(found[i]) end
 redis.call('RPUSH', ready, unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
 remove_chosen(dead, 'right', places, slot .. ' ' .. seq)
-if seen then notify(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('redriven ' .. #found)

@@ -1,7 +1,7 @@
 -- Replaces a dead letter by a message with another body, which is ready and has a fresh delivery budget; a line is added
 -- to its history.
 -- KEYS: slot  dead  ready  waiters  wake
--- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  letter, the dead letter  new_body, see envelope.lua  owner, who edits it
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  letter, the dead letter  new_body, see envelope.lua  owner, who edits it
 --       reason, what was edited
 -- Reply: 'redriven <1, or 0 if the letter is no longer in dead>' or 'superseded'.
 -- include: clock
@@ -16,5 +16,5 @@ local _, kept, history = parts_of(absolve(letter))
 local line = table.concat({'edited', now, owner, reason}, '\t') .. '\n'
 redis.call('RPUSH', ready, written(0, kept, history, line, new_body)) -- a full server refuses this first write
 redis.call('LREM', dead, 1, letter)
-if seen then notify(waiters, wake, bell, now, seen) end
+if seen then notify(waiters, wake, channel, now, seen) end
 return remember('redriven 1')

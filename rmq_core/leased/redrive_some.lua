@@ -1,6 +1,6 @@
 -- Moves chosen dead letters back to ready with a fresh delivery budget; their history stays.
 -- KEYS: slot  dead  ready  waiters  wake
--- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  letters..., the dead letters, each once
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  letters..., the dead letters, each once
 -- Reply: 'redriven <count>' or 'superseded'; letters that are no longer in `dead` do not count.
 -- include: clock
 -- include: replay
@@ -19,5 +19,5 @@ if #fresh == 0 then return refuse('redriven 0') end
 local seen = awaited(waiters, wake)
 redis.call('RPUSH', ready, unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
 for i = 1, #chosen do redis.call('LREM', dead, 1, chosen[i]) end
-if seen then notify(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('redriven ' .. #fresh)

@@ -1,6 +1,6 @@
 -- Ends the delay of a message: moves it to ready, or to its isolated group.
 -- KEYS: slot  delayed  ready  waiters  wake
--- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  message
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  message
 -- Reply: 'ready <1, or 0 if it is not delayed any more>' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -19,5 +19,5 @@ else
   redis.call('ZREM', delayed, message)
   redis.call('RPUSH', ready, message)
 end
-if seen then notify(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('ready 1')

@@ -4,7 +4,7 @@
 --       done  completed
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delays, of waits.lua  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
---       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  bell, a pub/sub channel
+--       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  channel, of notifications
 --       holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first
 -- Reply: 'some <letters>', or 'all <letters>' when that settled the last message of the lease, 'lost' or 'superseded'.
 --   One letter per index: s settled, d dead-lettered, a settled before, m missing. See trimmed.lua for deleted letters.
@@ -64,5 +64,5 @@ if holds == '1' and redis.call('BITCOUNT', settled) >= size then
   finish(keys, head, now, head.returned == 0 and done_ttl_ms or 0, 0)
   verdict = 'all '
 end
-if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, bell, now, seen) end
+if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, channel, now, seen) end
 return remember(reported(verdict .. table.concat(letters)))

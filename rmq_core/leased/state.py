@@ -44,7 +44,7 @@ class LeasedEngine(KeyedEngine, Observer):
         self.dedup_window_ms = milliseconds("dedup_window", self.config.dedup_window)
 
     @property
-    def beat_s(self) -> float | None:
+    def heartbeat_s(self) -> float | None:
         return None if self.config.lease is None else seconds("lease", self.config.lease)
 
     @property

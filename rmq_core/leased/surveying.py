@@ -55,7 +55,7 @@ _MOST = 64  # reclaims of at most 16 leases each: the next reading goes on
 
 def promote(engines: Sequence[LeasedEngine]) -> Exchange[list[bool | Exception]]:
     """Make the due messages of these queues ready; return which queues have expired leases."""
-    replies = yield from _in_parts([script("leased/backlog", engine.keys, bell_ms=0) for engine in engines])
+    replies = yield from _in_parts([script("leased/backlog", engine.keys, notify_ms=0) for engine in engines])
     return [reply if isinstance(reply, Exception) else bool(reply[4]) for reply in replies]
 
 

@@ -2,7 +2,7 @@
 -- KEYS: slot  leases  staged, record of the publication  stage, its first one  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys of those of these messages that have one, in order
 -- ARGV: seq  slot_ttl_ms  publication, its member of `leases`  element, the first of the record
---       bell, a pub/sub channel  peace_ms:number, how long until other clients continue the move  nonce, of this call
+--       channel, of notifications  peace_ms:number, how long until other clients continue the move  nonce, of this call
 --       window_ms, of deduplication
 --       count, messages in the stage, '' when it is plain  most:number, how many to move
 -- Reply: 'moved <accepted> <duplicates> <messages left in the stage>', 'elsewhere' when another client moved them, or
@@ -75,5 +75,5 @@ end
 if moved == held then redis.call('LPOP', staged) end
 if redis.call('LLEN', staged) == 0 then redis.call('ZREM', leases, publication)
 else redis.call('ZADD', leases, 'XX', 'GT', now + peace_ms, publication) end
-if seen and (added or due and sooner(timer, due)) then notify(waiters, wake, bell, now, seen) end
+if seen and (added or due and sooner(timer, due)) then notify(waiters, wake, channel, now, seen) end
 return remember('moved ' .. accepted .. ' ' .. moved - accepted .. ' ' .. held - moved)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
+from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, emit
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
 from rmq_core.observe.tally import Tally
@@ -132,13 +132,13 @@ class Observer:
 def emitting(queue: str, on_event: OnEvent) -> Sink:
     """Return the sink that calls `on_event`."""
 
-    def emit(fact: Fact) -> None:
+    def observe(fact: Fact) -> None:
         if isinstance(fact.kind, Operation):
             outcome = EventOutcome.SKIPPED if fact.kind is Operation.DUPLICATE else EventOutcome.SUCCESS
             event = QueueEvent(
                 queue, fact.kind, outcome, message_id=fact.message_id, claim_id=fact.lease_id, count=fact.count,
                 reason=fact.reason,
             )  # fmt: skip
-            tell(on_event, event)
+            emit(on_event, event)
 
-    return emit
+    return observe

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Polled: TypeAlias = tuple[Backlog, float | None]
 """The backlog of a queue, and the seconds until its next due time."""
-BELL_MS, _AT_ONCE = 15_000, 100
+NOTIFY_MS, _AT_ONCE = 15_000, 100
 
 
 class _Asked(NamedTuple):
@@ -87,18 +87,18 @@ async def _answer(batch: list[_Asked]) -> None:
     finally:
         await driver.close()
     for asked, seen in zip(batch, found, strict=True):
-        await _tell(asked, seen)
+        await _resolve(asked, seen)
 
 
 def _attempt(engine: LeasedEngine) -> Exchange[Glance | Exception]:
     """Run a glance and return its failure as a result, so that it does not end the other glances of the write."""
     try:
-        return (yield from glance(engine, BELL_MS))
+        return (yield from glance(engine, NOTIFY_MS))
     except Exception as error:  # every error must reach the waiters
         return error
 
 
-async def _tell(asked: _Asked, seen: Glance | Exception) -> None:
+async def _resolve(asked: _Asked, seen: Glance | Exception) -> None:
     again = seen.late if isinstance(seen, Glance) else isinstance(seen, WrongKeyType)
     found = await _reclaim(asked) if again else seen
     if asked.answer.done():
@@ -115,7 +115,7 @@ async def _reclaim(asked: _Asked) -> Polled | Exception:
     If the queue is stored in another format, this driver raises FormatMismatch; the shared one raised WrongKeyType.
     """
     try:
-        found = await asked.driver.run(poll_backlog(asked.engine, BELL_MS))
+        found = await asked.driver.run(poll_backlog(asked.engine, NOTIFY_MS))
     except Exception as error:  # every error must reach the waiters
         return error
     else:
@@ -258,7 +258,7 @@ class WaitHub:
     async def _follow(self, queue: str, watch: WatchedQueue) -> None:
         """Poll and resolve waiters while there are any. A failure is raised in all of them."""
         try:
-            await self._listener.listen(watch.engine.keys.bell)
+            await self._listener.listen(watch.engine.keys.channel)
             while watch.waiters:
                 await watch.pause(await self._poll(watch))
         except Exception as error:  # every waiter must receive the error
@@ -269,7 +269,7 @@ class WaitHub:
         finally:
             if self._watches.get(queue) is watch and not watch.waiters:
                 del self._watches[queue]
-                await self._listener.forget(watch.engine.keys.bell)
+                await self._listener.forget(watch.engine.keys.channel)
 
     async def _poll(self, watch: WatchedQueue) -> float:
         """Poll the queue and resolve the waits whose threshold it meets. Return the seconds until the next poll."""
@@ -289,7 +289,7 @@ class WaitHub:
 
     def _notify(self, channel: bytes) -> None:
         for watch in self._watches.values():
-            if watch.engine.keys.bell == channel:
+            if watch.engine.keys.channel == channel:
                 watch.notified.set()
 
 

@@ -23,7 +23,7 @@ from rmq_core.redis_message_queue import consuming, gateway, publishing
 from rmq_core.redis_message_queue.config import EventOperation, LuaScriptError, RetryBudgetExhaustedError
 from rmq_core.redis_message_queue.consuming import LEFT_ALONE
 from rmq_core.redis_message_queue.gateway import ASYNCIO, Gateway, RedisGatewayBase, Stateful
-from rmq_core.redis_message_queue.heartbeat import Beat, LeaseHeartbeat
+from rmq_core.redis_message_queue.heartbeat import Heartbeats, LeaseHeartbeat
 from rmq_core.redis_message_queue.queue import MessageQueueBase
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData
 
@@ -71,21 +71,21 @@ class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
 class TaskHeartbeat(LeaseHeartbeat):
     """A heartbeat that runs in a task."""
 
-    def _start(self, beat: Beat) -> None:
+    def _start(self, heartbeats: Heartbeats) -> None:
         async def pause() -> bool:
-            await asyncio.sleep(beat.interval)
-            return beat.over.is_set()
+            await asyncio.sleep(heartbeats.interval)
+            return heartbeats.over.is_set()
 
-        self._task = asyncio.get_running_loop().create_task(beat.run(pause), name="rmq-lease-heartbeat")
+        self._task = asyncio.get_running_loop().create_task(heartbeats.run(pause), name="rmq-lease-heartbeat")
 
     async def stop(self) -> None:
         """End the heartbeat and cancel a renewal in progress; wait only briefly for a renewal that ignores this."""
         self.end()
-        if self._beat is not None:
+        if self._heartbeats is not None:
             self._task.cancel()
-            done, _ = await asyncio.wait({self._task}, timeout=self._beat.stop_s)
+            done, _ = await asyncio.wait({self._task}, timeout=self._heartbeats.stop_s)
             if not done:
-                await self._beat.late()
+                await self._heartbeats.late()
 
 
 class RedisMessageQueue(MessageQueueBase):

@@ -39,7 +39,7 @@ async def claim(body: QueueState) -> Received | None:
         if body.draining and claimed is None:
             await recover(body, monotonic() + _PARTING_S)
     if claimed is None:
-        await body.tell(EventOperation.CLAIM_EMPTY, EventOutcome.SKIPPED, began=began)
+        await body.emit(EventOperation.CLAIM_EMPTY, EventOutcome.SKIPPED, began=began)
         if body.draining:
             await body.io_mode.pause(_IDLE_S)  # keeps a caller that claims in a loop from spinning
         return None
@@ -50,7 +50,7 @@ async def claim(body: QueueState) -> Received | None:
                 f"timeout, not {type(claimed).__name__}"
             )
         received = Received.of(claimed, strict=body.strict_envelopes)
-        await body.tell(EventOperation.CLAIM, began=began, of=received)
+        await body.emit(EventOperation.CLAIM, began=began, of=received)
     except BaseException:
         body.keep(claimed)
         raise
@@ -64,7 +64,7 @@ async def _wait(body: QueueState, began: float) -> ClaimedMessage | MessageData 
         )
     except Exception as error:  # reported and raised again
         await body.tell_noted()
-        await body.tell(EventOperation.CLAIM, EventOutcome.FAILURE, error=error, began=began)
+        await body.emit(EventOperation.CLAIM, EventOutcome.FAILURE, error=error, began=began)
         raise body.about(error, "claim") from error.__cause__
     await body.tell_noted()
     if claimed is not None and body.draining and body.keep(claimed):
@@ -79,12 +79,12 @@ async def succeed(body: QueueState, received: Received, began: float) -> None:
     try:
         applied = await _settle(body, received, log if logs else None, body.logs.completed)
     except Exception as error:
-        await body.tell(EventOperation.CLEANUP_FAILED, EventOutcome.FAILURE, error=error, began=cleaning, of=received)
+        await body.emit(EventOperation.CLEANUP_FAILED, EventOutcome.FAILURE, error=error, began=cleaning, of=received)
         failed = CleanupFailedError("the handler succeeded, but its message could not be acknowledged")
         raise body.about(failed, "ack", received) from error
     if logs:
         outcome = EventOutcome.SUCCESS if applied else EventOutcome.SKIPPED
-        await body.tell(EventOperation.COMPLETED, outcome, began=began, of=received, destination_queue=log)
+        await body.emit(EventOperation.COMPLETED, outcome, began=began, of=received, destination_queue=log)
     await _tell_end(body, EventOperation.ACK, received, cleaning, applied=applied)
 
 
@@ -103,7 +103,7 @@ async def fail(body: QueueState, received: Received, error: BaseException, began
 
 async def _put_away(body: QueueState, received: Received, error: BaseException, began: float) -> None:
     log, failed = body.key.failed if body.logs.failed != 0 else None, EventOutcome.FAILURE
-    await body.tell(EventOperation.FAILED, failed, error=error, began=began, of=received, destination_queue=log)
+    await body.emit(EventOperation.FAILED, failed, error=error, began=began, of=received, destination_queue=log)
     cleaning = perf_counter()
     try:
         applied = await _settle(body, received, log, body.logs.failed)
@@ -132,7 +132,7 @@ async def _trim(body: QueueState, log: str, cap: int) -> None:
         await body.ask("trim_queue", object, log, cap, finish=True)
     except Exception as error:  # the next message trims again
         _log.warning("%s could not be trimmed", log, exc_info=error)
-        await body.tell(EventOperation.TRIM_FAILED, EventOutcome.FAILURE, error=error, destination_queue=log)
+        await body.emit(EventOperation.TRIM_FAILED, EventOutcome.FAILURE, error=error, destination_queue=log)
         warn(f"{log} could not be trimmed ({type(error).__name__}); it is longer than configured")
 
 
@@ -140,6 +140,6 @@ async def _tell_end(
     body: QueueState, operation: EventOperation, received: Received, began: float, *, applied: bool
 ) -> None:
     outcome = EventOutcome.SUCCESS if applied else EventOutcome.SKIPPED
-    await body.tell(operation, outcome, began=began, of=received)
+    await body.emit(operation, outcome, began=began, of=received)
     if not applied and received.token is not None:
         await body.complain(_STALE, EventOperation(f"stale_lease_{operation}"), outcome=outcome, of=received)

@@ -73,7 +73,7 @@ R = TypeVar("R")
 giving_up: ContextVar[Callable[[], bool] | None] = ContextVar("giving_up", default=None)
 """Set by a queue around methods that wait for a message or for room; the function returns True once it is drained."""
 
-_TOLD: dict[StrEnum, EventOperation] = {
+_REPORTED: dict[StrEnum, EventOperation] = {
     Operation.RECLAIM: EventOperation.CLAIM_RECLAIM,
     Operation.TAKEOVER: EventOperation.CLAIM_RECLAIM,
     Operation.DEAD: EventOperation.DLQ,
@@ -136,8 +136,8 @@ class Channel:
                     event, destination_queue=delivery.dead_letter_queue, delivery_count=delivery.max_count,
                     max_delivery_count=delivery.max_count,
                 )  # fmt: skip
-            if event.operation in _TOLD:
-                yield replace(event, operation=_TOLD[event.operation])
+            if event.operation in _REPORTED:
+                yield replace(event, operation=_REPORTED[event.operation])
 
 
 class Channels:

@@ -17,7 +17,7 @@ from rmq_core.redis_message_queue.state import QueueState, warn
 from rmq_core.redis_message_queue.stored import Received
 
 
-class Beat:
+class Heartbeats:
     """The renewals of one lease, until one of them fails or the event `over` is set.
 
     settling: the message is being settled, and its lease still renewed, because the gateway may be slow. Nothing is
@@ -53,12 +53,12 @@ class Beat:
                 await self._failed(failure)
                 return
             if not self.settling:
-                await self._body.tell(EventOperation.LEASE_RENEW, of=self._received)
+                await self._body.emit(EventOperation.LEASE_RENEW, of=self._received)
 
     async def _failed(self, error: Exception | None) -> None:
         operation, on_failure = EventOperation.LEASE_RENEW_FAILED, self._body.heartbeat.on_failure
         if error is None:
-            await self._body.tell(operation, EventOutcome.SKIPPED, of=self._received)
+            await self._body.emit(operation, EventOutcome.SKIPPED, of=self._received)
         else:
             text = "a lease could not be renewed; its message will be delivered again"
             await self._body.complain(text, operation, error=error, of=self._received)
@@ -71,11 +71,11 @@ class Beat:
         await self._body.complain(text, EventOperation.HEARTBEAT_STOP_TIMEOUT, of=self._received)
 
 
-def _beat_of(body: QueueState, received: Received) -> Beat | None:
+def _heartbeats_of(body: QueueState, received: Received) -> Heartbeats | None:
     if body.heartbeat.interval is None:
         return None
     if received.token is not None:
-        return Beat(body, received, float(body.heartbeat.interval))
+        return Heartbeats(body, received, float(body.heartbeat.interval))
     if not body.warned:
         body.warned = True
         warn("the gateway returned no lease token, so the heartbeat cannot run; return ClaimedMessage")
@@ -91,22 +91,22 @@ class LeaseHeartbeat:
 
     def __init__(self, body: QueueState, received: Received) -> None:
         try:
-            self._beat = _beat_of(body, received)
-            if self._beat is not None:
-                self._start(self._beat)
+            self._heartbeats = _heartbeats_of(body, received)
+            if self._heartbeats is not None:
+                self._start(self._heartbeats)
         except BaseException:
             body.keep(received.stored)
             raise
 
-    def _start(self, beat: Beat) -> None:
+    def _start(self, heartbeats: Heartbeats) -> None:
         raise NotImplementedError
 
     def settle(self) -> None:
         """Report nothing from now on, because the message is being settled; renew until that is done."""
-        if self._beat is not None:
-            self._beat.settling = True
+        if self._heartbeats is not None:
+            self._heartbeats.settling = True
 
     def end(self) -> None:
         """Stop renewing."""
-        if self._beat is not None:
-            self._beat.over.set()
+        if self._heartbeats is not None:
+            self._heartbeats.over.set()

@@ -44,12 +44,12 @@ async def publish(body: QueueState, message: str | dict[str, Any]) -> bool:
         try:
             fresh = await _offer(body, message)
         except Exception as error:  # reported and raised again
-            await body.tell(EventOperation.PUBLISH, EventOutcome.FAILURE, error=error, began=began)
+            await body.emit(EventOperation.PUBLISH, EventOutcome.FAILURE, error=error, began=began)
             raise body.about(error, "publish") from error.__cause__
         if fresh:
-            await body.tell(EventOperation.PUBLISH, began=began)
+            await body.emit(EventOperation.PUBLISH, began=began)
         else:
-            await body.tell(EventOperation.PUBLISH_DEDUP_HIT, EventOutcome.SKIPPED, began=began)
+            await body.emit(EventOperation.PUBLISH_DEDUP_HIT, EventOutcome.SKIPPED, began=began)
         return fresh
 
 

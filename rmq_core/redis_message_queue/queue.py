@@ -16,7 +16,7 @@ from rmq_core.redis_message_queue import config, gateway
 from rmq_core.redis_message_queue.config import PayloadRules
 from rmq_core.redis_message_queue.consuming import LEFT_ALONE, NotAcknowledged, claim, fail, succeed
 from rmq_core.redis_message_queue.gateway import BLOCKING, Gateway, IoMode, RedisGatewayBase, Stateful
-from rmq_core.redis_message_queue.heartbeat import Beat, LeaseHeartbeat
+from rmq_core.redis_message_queue.heartbeat import Heartbeats, LeaseHeartbeat
 from rmq_core.redis_message_queue.keys import SEPARATOR, QueueKeyManager
 from rmq_core.redis_message_queue.publishing import drain, peek, publish, purge, redrive_dead_letters, stats
 from rmq_core.redis_message_queue.state import QueueState
@@ -225,22 +225,22 @@ class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
 class ThreadHeartbeat(LeaseHeartbeat):
     """A heartbeat that runs in a thread."""
 
-    def _start(self, beat: Beat) -> None:
+    def _start(self, heartbeats: Heartbeats) -> None:
         async def pause() -> bool:
-            return beat.over.wait(beat.interval)
+            return heartbeats.over.wait(heartbeats.interval)
 
         self._thread = threading.Thread(
-            target=lambda: stepped(beat.run(pause)), name="rmq-lease-heartbeat", daemon=True
+            target=lambda: stepped(heartbeats.run(pause)), name="rmq-lease-heartbeat", daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
         """End the heartbeat, and wait briefly for a renewal in progress."""
         self.end()
-        if self._beat is not None:
-            self._thread.join(self._beat.stop_s)
+        if self._heartbeats is not None:
+            self._thread.join(self._heartbeats.stop_s)
             if self._thread.is_alive():
-                stepped(self._beat.late())
+                stepped(self._heartbeats.late())
 
 
 class RedisMessageQueue(MessageQueueBase):

@@ -84,7 +84,7 @@ class QueueState:
         names = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
         raise GatewayContractError(f"gateway.{verb}() must return {names}, not {type(value).__name__}")
 
-    async def tell(
+    async def emit(
         self,
         operation: EventOperation,
         outcome: EventOutcome = EventOutcome.SUCCESS,
@@ -132,7 +132,7 @@ class QueueState:
     ) -> None:
         """Log, emit and warn; do not raise."""
         _log.log(logging.WARNING if error is None else logging.ERROR, text, exc_info=error)
-        await self.tell(operation, about.pop("outcome", EventOutcome.FAILURE), error=error, **about)
+        await self.emit(operation, about.pop("outcome", EventOutcome.FAILURE), error=error, **about)
         warn(text if error is None else f"{text} ({type(error).__name__})")
 
     def keep(self, claimed: ClaimedMessage | MessageData) -> bool:

@@ -90,5 +90,5 @@ class ReliableEngine(KeyedEngine):
         self.worker = self.config.worker or f"{os.uname().nodename}-{os.getpid()}-{nonce()[:8]}"
 
     @property
-    def beat_s(self) -> float | None:
+    def heartbeat_s(self) -> float | None:
         return seconds("timeout", self.config.timeout)

@@ -1,6 +1,6 @@
 -- Makes popped ids new again, at the end of the list where the next pop begins.
 -- KEYS: slot  list  taken  waiters  wake
--- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  scope, 'whole' for all of them or none, else 'some'
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  scope, 'whole' for all of them or none, else 'some'
 --       entries..., for each id its popped entry and its new entry
 -- Reply: 'returned <one letter per id: s new again, l popped by another client since, or done>', 'lost' or
 --   'superseded'.
@@ -28,5 +28,5 @@ for i = n, 1, -1 do -- the oldest goes last, so that it is popped first again
     letters[i] = 's'
   end
 end
-if seen then notify(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('returned ' .. table.concat(letters))

@@ -3,7 +3,7 @@
 -- KEYS: slot  list  done  taken  waiters  wake
 -- ARGV: seq  slot_ttl_ms  timeout_s:number, after which an entry is late  max_messages:number, how many ids
 --       most:number, entries to read, 0 for all  waiter, or ''  wait_ms:number
---       wait_end:number, server time in ms at which waiting ends, 0 in the first call  bell, a pub/sub channel
+--       wait_end:number, server time in ms at which waiting ends, 0 in the first call  channel, of notifications
 -- Reply: '<stamp> <entries left to read> <ms to block> <server time at which waiting ends>
 --   <one letter per id: n new, l late> <each id as <length>:<id>>' or 'superseded'.
 -- include: clock
@@ -48,6 +48,6 @@ if #ids == 0 and wait_end > now then -- registers before it has read all, so tha
 elseif seen then
   redis.call('ZREM', waiters, waiter)
   local behind = redis.call('LINDEX', list, -1)
-  if behind and not select(2, stamp_of(behind)) then notify(waiters, wake, bell, now, seen) end
+  if behind and not select(2, stamp_of(behind)) then notify(waiters, wake, channel, now, seen) end
 end
 return remember(table.concat({now_s, left, block, wait_end, table.concat(flags), table.concat(ids)}, ' '))

@@ -1,6 +1,6 @@
 -- Adds ids at the left end.
 -- KEYS: slot  list  waiters  wake
--- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  entries...
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  entries...
 -- Reply: 'pushed <count>' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -9,5 +9,5 @@ local earlier = replay()
 if earlier then return earlier end
 local seen = awaited(waiters, wake)
 redis.call('LPUSH', list, unpack(entries))
-if seen then notify(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('pushed ' .. #entries)

@@ -8,7 +8,7 @@ rmq:rotation:{q}:done        zset   id that is done -> how many of its entries s
 rmq:rotation:{q}:taken       hash   id -> how many of its entries are in progress
 rmq:rotation:{q}:waiters     zset   waiter -> time (ms) when its registration ends
 rmq:rotation:{q}:wake        list   tokens that wake waiters; expires
-rmq:rotation:{q}:bell        channel of a one-shot notification for the watchers that armed it
+rmq:rotation:{q}:channel     pubsub one notification for the watchers that requested one
 rmq:rotation:{q}:slot:<c>/<n> string last call and reply of a client's call slot; expires
 
 An entry is `<id>` until it is popped, `<id>|<seconds since 1970>` from then on. A new id that itself ends like a
@@ -68,7 +68,7 @@ class RotationKeys:
     taken: bytes = field(init=False)
     waiters: bytes = field(init=False)
     wake: bytes = field(init=False)
-    bell: bytes = field(init=False)
+    channel: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         if check_name("name", self.name).startswith("rmq:"):
@@ -130,5 +130,5 @@ class RotationEngine(KeyedEngine):
     tally: None = field(default=None, init=False)  # it keeps no history
 
     @property
-    def beat_s(self) -> float | None:
+    def heartbeat_s(self) -> float | None:
         return None  # no heartbeats: a stamp cannot be extended

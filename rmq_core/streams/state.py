@@ -256,7 +256,7 @@ class StreamEngine(Observer):
         return _RETRY_BUDGET_S
 
     @property
-    def beat_s(self) -> float:
+    def heartbeat_s(self) -> float:
         return self.config.claim_idle_ms / 1000
 
 

@@ -48,7 +48,7 @@ class RedisQueueSensorComponent(QueueComponent):
     max_age_seconds: float | None = Field(
         default=None, description="Request runs also when the oldest message has waited this long."
     )
-    ring_again_after_seconds: float = Field(
+    repeat_after_seconds: float = Field(
         default=600, description="How long a run that left Dagster's queue counts as one that has yet to claim."
     )
     claim_for_seconds: float | None = Field(
@@ -80,7 +80,7 @@ class RedisQueueSensorComponent(QueueComponent):
         status = dg.DefaultSensorStatus.RUNNING if self.running else dg.DefaultSensorStatus.STOPPED
         return {
             "batch": self.batch, "max_in_flight_runs": self.max_in_flight_runs, "min_messages": self.min_messages,
-            "max_age": self.max_age_seconds, "ring_again_after": self.ring_again_after_seconds,
+            "max_age": self.max_age_seconds, "repeat_after": self.repeat_after_seconds,
             "claim_for": self.claim_for_seconds, "minimum_interval_seconds": self.minimum_interval_seconds,
             "default_status": status,
         }  # fmt: skip

@@ -27,7 +27,7 @@ from rmq_dagster.runs.identity import FENCE, LEASE, QUEUE
 from rmq_dagster.runs.requested import RequestedRuns, SensorClaims, coming, fence_tag, queues_of, requested_for
 
 QUEUES_LOOKED_AT = 1000  # non-empty partition queues polled in a tick; takes some 10 ms
-RING_EVERY_S = 10
+REPEAT_EVERY_S = 10
 HOLDERS_LOOKED_AT = 100  # queues a tick checks for leases of ended runs
 
 
@@ -101,7 +101,7 @@ class Doorbell:
         found = self.needs(context, redis, config)
         return self.result(context, found, [(name, None) for name in found.queues], None)
 
-    def ring(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
+    def tick(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
         """Run a tick of a built-in sensor, whose cursor is its last request number."""
         last = self.runs.last_number(context)
         found = self.needs(context, redis, config, last)
@@ -152,7 +152,7 @@ class Doorbell:
         tags = {fence_tag(name, backlog.fence): name for name, backlog in enough.items()}
         resting: list[str] = []
         for tag, ended in self.runs.in_vain(context.instance, list(tags)).items():
-            rest_s = repeat_after_s(RING_EVERY_S, ended.requests)
+            rest_s = repeat_after_s(REPEAT_EVERY_S, ended.requests)
             if ended.seconds_ago < rest_s:
                 name = tags[tag]
                 backlog = enough.pop(name)
@@ -208,10 +208,10 @@ class Doorbell:
 
     def enough(self, seen: Mapping[str, Backlog]) -> dict[str, Backlog]:
         """Return the queues over the threshold, oldest message first."""
-        found = [(name, backlog) for name, backlog in seen.items() if self.rings_for(backlog)]
+        found = [(name, backlog) for name, backlog in seen.items() if self.is_enough(backlog)]
         return dict(sorted(found, key=lambda item: -(item[1].oldest_age or 0)))
 
-    def rings_for(self, backlog: Backlog) -> bool:
+    def is_enough(self, backlog: Backlog) -> bool:
         """Return whether the backlog meets the threshold."""
         return Threshold(self.min_messages, self.max_age_s).met_by(backlog)
 

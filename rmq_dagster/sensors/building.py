@@ -20,7 +20,7 @@ from rmq_dagster.assets.dead_letters import Letters
 from rmq_dagster.assets.queue import observation
 from rmq_dagster.names import dagster_name
 from rmq_dagster.partitions import QueuePartitions, named_after
-from rmq_dagster.resources import RING_AGAIN_AFTER_S, resource_in
+from rmq_dagster.resources import REPEAT_AFTER_S, resource_in
 from rmq_dagster.runs.holders import ADVICE, frees_slots, pools_of
 from rmq_dagster.runs.identity import DATA_VERSION
 from rmq_dagster.runs.requested import repository_of
@@ -37,7 +37,7 @@ def build_redis_queue_sensor(
     max_in_flight_runs: int = 10,
     min_messages: int = 1,
     max_age: dt.timedelta | float | None = None,
-    ring_again_after: dt.timedelta | float = RING_AGAIN_AFTER_S,
+    repeat_after: dt.timedelta | float = REPEAT_AFTER_S,
     claim_for: dt.timedelta | float | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
@@ -53,7 +53,7 @@ def build_redis_queue_sensor(
 
     queue: a name, or QueuePartitions, whose queues are the dynamic partitions of `target`.
     min_messages, max_age: request runs when this many messages are ready, or when the oldest has waited this long.
-    ring_again_after: how long a run that left Dagster's queue and has not claimed still counts as on its way.
+    repeat_after: how long a run that left Dagster's queue and has not claimed still counts as on its way.
     claim_for: how long a tick claims on behalf of the run that it requests; None lets the run claim. Ticks extend the
     claim while its run waits; once the run is launched, or while the sensor pauses, the claim lasts this long. Handing
     over to the run counts as a delivery; one step of the run may claim.
@@ -63,9 +63,9 @@ def build_redis_queue_sensor(
     """
     named = named_after(queue)
     name = sensor_options.pop("name", None) or f"{named}_doorbell"
-    limits = (batch, max_in_flight_runs, _seconds(ring_again_after) or 0, min_messages)
+    limits = (batch, max_in_flight_runs, _seconds(repeat_after) or 0, min_messages)
     pools = sorted(pools_of(target))
-    bell = Doorbell(queue, name, *limits, _seconds(max_age), _seconds(claim_for))
+    requester = Doorbell(queue, name, *limits, _seconds(max_age), _seconds(claim_for))
 
     @dg.sensor(name=name, target=target, required_resource_keys={resource_key}, **with_interval(sensor_options))
     def doorbell(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
@@ -74,7 +74,7 @@ def build_redis_queue_sensor(
         if pools and not frees_slots(context.instance):
             context.log.warning("A killed worker keeps its slot of pool %s for good: %s", ", ".join(pools), ADVICE)
         with resource.ticking(config) as (redis, peeking):
-            return dataclasses.replace(bell, repository=repository_of(context)).ring(context, redis, peeking)
+            return dataclasses.replace(requester, repository=repository_of(context)).tick(context, redis, peeking)
 
     return doorbell
 

@@ -216,10 +216,10 @@ def _batch(
     with (
         settled(held, policy.on_failure, keep_ms) as verdicts,
         _watched(spark, held, policy) as watch,
-        ExitStack() as beats,
+        ExitStack() as heartbeats,
     ):
         for each in held:
-            beats.enter_context(each.queue.hold(each.lease, lease_time, on_lost=watch.lose))
+            heartbeats.enter_context(each.queue.hold(each.lease, lease_time, on_lost=watch.lose))
         infos = [info_of(each.queue, each.lease.id) for each in held]
         slices = slices_of(held, infos, policy.partitions or min(MOST_PARTITIONS, 2 * parallelism(spark)))
         frame = frame_of(spark, LeaseReader(settings, slices))

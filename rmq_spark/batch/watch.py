@@ -29,9 +29,9 @@ GRACE_S = 3.0  # for the main thread to end by itself; plus two polls it stays w
 class LossWatch:
     """Poll every second whether this driver still holds its leases; once one is lost, call `on_lost` at every poll.
 
-    The heartbeat detects a takeover only at its next beat, which for a lease of minutes is a minute away. A poll, and a
-    beat, can hang while Redis is unreachable. So a second thread, which never calls Redis, acts on the loss shortly
-    before the deadline that the last beat set.
+    A takeover is detected only at the next heartbeat, which for a lease of minutes is a minute away. A poll and a
+    heartbeat can hang while Redis is unreachable. So a second thread, which never calls Redis, acts on the loss shortly
+    before the deadline that the last heartbeat set.
     """
 
     def __init__(self, held: Sequence[ShardBatch], on_lost: Callable[[], object], *, exit_driver: bool) -> None:
@@ -91,7 +91,7 @@ class LossWatch:
             lease = min((each.lease for each in self._held), key=lambda lease: lease.state.until)
             left_s = lease.state.until - time.monotonic()
             if left_s < inf:
-                longest_s = max(longest_s, left_s)  # just after a beat: the lease itself
+                longest_s = max(longest_s, left_s)  # just after a heartbeat: the lease itself
                 left_s -= margin_s(longest_s)
             if left_s <= 0:
                 self.lose(lease)
@@ -107,7 +107,7 @@ def _is_gone(held: ShardBatch) -> bool:
 
 
 def margin_s(lease_s: float) -> float:
-    """Return how long before a lease's deadline its jobs are cancelled, unless a beat extends the lease."""
+    """Return how long before a lease's deadline its jobs are cancelled, unless a heartbeat extends the lease."""
     return min(MARGIN * lease_s, MOST_MARGIN_S)
 
 

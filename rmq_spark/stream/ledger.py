@@ -233,8 +233,8 @@ class Ledger:
     def close(self) -> None:
         """Stop the heartbeats; leases stay until they expire, or until a restarted query adopts them."""
         self._member.close()
-        for _, beats in self._held.values():
-            beats.close()
+        for _, heartbeats in self._held.values():
+            heartbeats.close()
         self._records.close()
 
     def _name(self, seq: int) -> str:
@@ -242,13 +242,13 @@ class Ledger:
 
     def _keep(self, seq: int, lease: Lease) -> Lease:
         slim = replace(lease, envelopes=None)  # the executors read what they need
-        beats = ExitStack()
-        beats.enter_context(self._queue.hold(slim))
-        self._held[seq] = slim, beats
+        heartbeats = ExitStack()
+        heartbeats.enter_context(self._queue.hold(slim))
+        self._held[seq] = slim, heartbeats
         return slim
 
-    def _ack(self, lease: Lease, beats: ExitStack) -> None:
-        with beats:
+    def _ack(self, lease: Lease, heartbeats: ExitStack) -> None:
+        with heartbeats:
             try:
                 self._queue.ack(lease)
             except LeaseLost:

@@ -97,14 +97,14 @@ class RmqMetricsListener(StreamingQueryListener):
         for source in progress.sources:
             offset = offset_of(source.endOffset)
             if offset is not None:
-                self.tell(offset, progress.batchId, source.numInputRows, _number(source.processedRowsPerSecond))
+                self.report(offset, progress.batchId, source.numInputRows, _number(source.processedRowsPerSecond))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002  Spark's name
         """Close the connections; another query opens its own."""
         while self._queues:
             self._queues.popitem()[1].close()
 
-    def tell(self, offset: Offset, batch: int, rows: int, rows_per_s: float) -> None:
+    def report(self, offset: Offset, batch: int, rows: int, rows_per_s: float) -> None:
         """Read from Redis and report to callback and gauges. Log errors, because a listener must not fail its query."""
         try:
             metrics = self._look(offset, batch, rows, rows_per_s)

@@ -73,7 +73,7 @@ class ForgetfulAirflow(Supervisor):
 def test_a_burst_of_ten_thousand_leaves_no_message_waiting_although_notifications_are_lost(
     connection: str, queue: LeasedQueue
 ) -> None:
-    doorbell = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1)
+    doorbell = RedisQueueDoorbellTrigger(QUEUE, repeat_interval=1)
     with running([doorbell], ForgetfulAirflow, queue=queue, share=4000) as airflow:
         queue.publish_many(str(n) for n in range(BURST))
         eventually(lambda: len(airflow.seen) == BURST)

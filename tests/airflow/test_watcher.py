@@ -30,7 +30,7 @@ async def test_it_fires_repeatedly_while_there_is_work_and_stops_when_there_is_n
     connection: str, queue: LeasedQueue
 ) -> None:
     queue.publish_many(["one", "two"])
-    events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1).run()
+    events = RedisQueueDoorbellTrigger(QUEUE, repeat_interval=1).run()
     assert (await ring(events))["ready"] == 2
     queue.admin.purge("ready")
     queue.publish("three")
@@ -48,7 +48,7 @@ async def test_events_come_later_each_time_while_nothing_is_claimed_and_at_once_
         watcher, "repeat_after_s", lambda every_s, in_vain: waits.append(in_vain) or every_s * 2**in_vain
     )
     queue.publish_many(["one", "two"])
-    events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1).run()
+    events = RedisQueueDoorbellTrigger(QUEUE, repeat_interval=1).run()
     for _ in range(3):
         await ring(events)
     queue.claim()
@@ -76,7 +76,7 @@ async def test_a_paused_queue_fires_no_event_and_the_log_says_why(
 
 
 async def test_work_that_arrives_during_its_wait_fires_an_event_at_once(connection: str, queue: LeasedQueue) -> None:
-    events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=3600).run()
+    events = RedisQueueDoorbellTrigger(QUEUE, repeat_interval=3600).run()
     ringing = asyncio.ensure_future(ring(events))
     await asyncio.sleep(0.5)
     await asyncio.to_thread(queue.publish, "one")
@@ -89,9 +89,9 @@ async def test_work_that_arrives_during_its_wait_fires_an_event_at_once(connecti
         {"redis_queue": ""},
         {"min_messages": 0},
         {"max_age": 0},
-        {"ring_interval": 0.5},
-        {"ring_interval": float("nan")},
-        {"ring_interval": "10"},
+        {"repeat_interval": 0.5},
+        {"repeat_interval": float("nan")},
+        {"repeat_interval": "10"},
     ],
 )
 def test_conditions_that_can_never_be_met_are_refused_by_parameter(wrong: dict[str, Any]) -> None:

@@ -84,7 +84,7 @@ def woken_soon(attempt: Callable[[], float]) -> bool:
 
 
 @contextmanager
-def beating_often() -> Iterator[None]:
+def frequent_heartbeats() -> Iterator[None]:
     """Send heartbeats 20 times a second, whatever the duration of the leases that they extend.
 
     So a test need not use a short lease, which expires whenever the machine hangs for longer than the lease lasts.

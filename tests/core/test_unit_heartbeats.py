@@ -15,7 +15,7 @@ from rmq_core import queue as heartbeats
 from rmq_core.aio import HeartbeatTask
 from rmq_core.errors import QueueUnavailable
 from rmq_core.messages import Lease
-from rmq_core.queue import Heartbeat, HeartbeatThread, HeartbeatThreads, settle_beat
+from rmq_core.queue import Heartbeat, HeartbeatThread, HeartbeatThreads, settle_heartbeat
 from tests.core.leased.by_hand import held
 
 PATIENCE_S = 300
@@ -87,11 +87,11 @@ def test_an_extension_refused_because_this_process_settled_the_lease_is_no_loss(
     kept = heartbeat(30, on_lost=lost.append)
     kept.asked()
     with kept.lease.state:  # an ack that reached Redis before the heartbeat, and whose reply is still on its way
-        settle_beat(kept, False, 110)
-    settle_beat(kept, False, 110)  # or has just arrived
+        settle_heartbeat(kept, False, 110)
+    settle_heartbeat(kept, False, 110)  # or has just arrived
     assert (kept.over, lost, kept.next_at) == (False, [], clock.now + 1)
     kept.asked()
-    settle_beat(kept, False, 111)
+    settle_heartbeat(kept, False, 111)
     assert lost == [kept.lease]
 
 
@@ -99,7 +99,7 @@ def test_an_extension_refused_because_this_process_settled_the_lease_is_no_loss(
 def test_an_unanswered_extension_is_soon_retried(clock: Clock, lease_s: float, pause_s: float) -> None:
     kept = heartbeat(lease_s)
     clock.now = kept.next_at
-    settle_beat(kept, None, clock.now)
+    settle_heartbeat(kept, None, clock.now)
     assert kept.next_at == clock.now + pause_s
     assert not kept.lease.lost
 
@@ -108,12 +108,12 @@ def test_an_extension_is_tried_last_at_the_deadline_and_then_the_lease_is_lost(c
     lost: list[Lease] = []
     kept = heartbeat(30, on_lost=lost.append)
     clock.now = 129.5
-    settle_beat(kept, None, clock.now)
+    settle_heartbeat(kept, None, clock.now)
     assert kept.next_at == kept.lost_at == 130
     assert lost == []
     clock.now = 130
     assert kept.lease.lost
-    settle_beat(kept, None, clock.now)
+    settle_heartbeat(kept, None, clock.now)
     assert lost == [kept.lease]
 
 
@@ -133,7 +133,7 @@ def test_a_heartbeat_extends_the_leases_of_a_queue_in_one_write_and_drops_ended_
     own._heartbeats = {kept, lost, settled}
     settled.lease.state.settled = True
     clock.now = 112
-    own._beat(queue, [kept, lost, settled])
+    own._send(queue, [kept, lost, settled])
     assert queue.asked == [[("job", 30), ("b", 20), ("c", 10)]]
     assert own._heartbeats == {kept}
     assert (kept.lease.lost, lost.lease.lost, settled.lease.lost) == (False, True, False)
@@ -145,11 +145,11 @@ def test_a_beat_that_fails_loses_nothing_before_the_deadline(clock: Clock, caplo
     short, long = heartbeat(9, queue), heartbeat(30, queue, lease=held(lease_id="b"))
     own._heartbeats = {short, long}
     clock.now = 108
-    own._beat(queue, [short, long])
+    own._send(queue, [short, long])
     assert (short.next_at, long.next_at) == (108.9, 109)
     assert "heartbeat of 2 leases failed: gone" in caplog.text
     clock.now = 109
-    own._beat(queue, [short, long])
+    own._send(queue, [short, long])
     assert (short.lease.state.lost, long.lease.state.lost) == (True, False)
     assert own._heartbeats == {long}
 
@@ -159,7 +159,7 @@ def test_a_callback_that_raises_system_exit_ends_no_heartbeat(clock: Clock, capl
     lost, kept = heartbeat(30, queue, on_lost=sys.exit), heartbeat(30, queue, lease=held(lease_id="b"))
     own._heartbeats = {lost, kept}
     clock.now = 110
-    own._beat(queue, [lost, kept])
+    own._send(queue, [lost, kept])
     assert (lost.lease.state.lost, own._heartbeats, kept.lost_at) == (True, {kept}, 140)
     assert caplog.messages == ["on_lost raised for lease 'job'"]
 
@@ -316,11 +316,11 @@ async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(
     kept, lost = heartbeat(30, queue), heartbeat(30, queue, lease=held(lease_id="b"))
     own._heartbeats = {kept, lost}
     clock.now = 112
-    await own._beat(queue, [kept, lost])
+    await own._send(queue, [kept, lost])
     assert own._heartbeats == {kept}
     assert (kept.lost_at, lost.lease.lost) == (142, True)
     clock.now = 122
-    await own._beat(queue, [kept])
+    await own._send(queue, [kept])
     assert kept.next_at == 123
     assert "heartbeat of 1 leases failed: gone" in caplog.text
 
@@ -329,6 +329,6 @@ async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(
 def test_a_lease_that_was_reported_lost_is_not_extended_by_a_late_answer() -> None:
     kept = heartbeat(30)
     kept.lease.state.lost = True
-    settle_beat(kept, True, 100)
+    settle_heartbeat(kept, True, 100)
     assert kept.over
     assert kept.lease.lost

@@ -142,9 +142,9 @@ def test_a_run_that_never_claims_suppresses_requests_for_a_limited_time_but_coun
 ) -> None:
     queue.publish("m")
     requested(1)
-    assert keys(tick(cursor="1", max_in_flight_runs=2, ring_again_after=60)) == []
-    assert keys(tick(cursor="1", max_in_flight_runs=2, ring_again_after=0)) == [f"{queue.name}:2"]
-    assert keys(tick(cursor="1", max_in_flight_runs=1, ring_again_after=0)) == []
+    assert keys(tick(cursor="1", max_in_flight_runs=2, repeat_after=60)) == []
+    assert keys(tick(cursor="1", max_in_flight_runs=2, repeat_after=0)) == [f"{queue.name}:2"]
+    assert keys(tick(cursor="1", max_in_flight_runs=1, repeat_after=0)) == []
 
 
 def test_runs_of_other_sensors_and_other_queues_do_not_count(

@@ -19,7 +19,7 @@ from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, Leas
 from rmq_core.orchestrate import Handover
 from rmq_core.tracing import traced
 from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
-from tests.core.leases import beating_often
+from tests.core.leases import frequent_heartbeats
 from tests.spark.conftest import QUEUE, wait_for
 from tests.tracing import Spans, id_of
 
@@ -271,7 +271,7 @@ def test_the_heartbeat_keeps_a_short_lease_alive(
     def deadline() -> float:
         return float(queue.client.zscore("rmq:{work}:leases", "run"))
 
-    with beating_often(), claimed_batch(spark, redis_url, QUEUE, lease_id="run", **short) as batch:
+    with frequent_heartbeats(), claimed_batch(spark, redis_url, QUEUE, lease_id="run", **short) as batch:
         for _ in range(3):
             before = deadline()
             queue.client.zincrby("rmq:{work}:leases", -30_000, "run")  # half of the lease passes at once

@@ -58,5 +58,5 @@ def test_a_failing_listener_does_not_affect_its_query(
         from rmq_spark.place.source import Source
 
         listener._queues["work"] = Source(listener._settings, "work").open(retry_budget=0.01)
-    listener.tell(Offset("work", "c", "s", 1), 1, 1, 1.0)
+    listener.report(Offset("work", "c", "s", 1), 1, 1, 1.0)
     assert ("on_metrics raised" if harm == "raises" else "no metrics of queue") in caplog.text

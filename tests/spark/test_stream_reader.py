@@ -18,7 +18,7 @@ from rmq_core import ConfigurationError, LeasedQueue, LeaseLost, Unsupported
 from rmq_core.errors import ConsumerTaken
 from rmq_core.kernel.base import tools_of
 from rmq_spark.stream.ledger import Offset, ReplayedBatch
-from tests.core.leases import beating_often
+from tests.core.leases import frequent_heartbeats
 from tests.spark.conftest import QUEUE, wait_for
 from tests.spark.readers import VERSIONS, held, publish, run, spark_version, wait_until_expired
 
@@ -261,7 +261,7 @@ def test_an_acked_batch_is_recognized_after_another_checkpoint_ran_and_its_recor
 
 def test_heartbeats_keep_lease_and_consumer_name_during_a_batch(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 4)
-    with beating_often(), run(redis_url, leaseDuration="1 minute", consumerTimeout="6 seconds") as first:
+    with frequent_heartbeats(), run(redis_url, leaseDuration="1 minute", consumerTimeout="6 seconds") as first:
         end = first.next()
         first.read(end)
 

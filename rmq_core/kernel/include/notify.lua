@@ -1,5 +1,5 @@
--- notify() wakes one waiter if there are more waiters than wake tokens, and publishes to the bell, the queue's one-shot
--- channel, if a watcher has armed it (member '*'; each watcher arms it again). awaited() reads every key before the
+-- notify() wakes one waiter if there are more waiters than wake tokens, and publishes to the queue's channel
+-- once if a watcher has requested it (member '*'; each watcher requests it again). awaited() reads every key before the
 -- script writes. The member '=', at score 0, marks a paused queue and is no waiter. So ZCARD 0 means: no waiter, and
 -- not paused, which is the common case.
 local function awaited(waiters, wake, timer)
@@ -7,8 +7,8 @@ local function awaited(waiters, wake, timer)
   if timer then redis.call('STRLEN', timer) end
   return {tokens = redis.call('LLEN', wake), paused = redis.call('ZSCORE', waiters, '=')}
 end
-local function notify(waiters, wake, bell, now, seen)
-  if redis.call('ZREM', waiters, '*') == 1 then redis.pcall('PUBLISH', bell, '1') end
+local function notify(waiters, wake, channel, now, seen)
+  if redis.call('ZREM', waiters, '*') == 1 then redis.pcall('PUBLISH', channel, '1') end
   if redis.call('ZCOUNT', waiters, now, '+inf') > seen.tokens then
     redis.call('LPUSH', wake, '1')
     redis.call('PEXPIRE', wake, 60000)

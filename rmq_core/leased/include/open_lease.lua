@@ -34,6 +34,6 @@ local function announce(k, now, seen, deadline, timer_free)
   if not seen then return end
   local left = redis.call('LLEN', k.ready) > 0 or isolated_in(k.delayed) > 0
   if timer_free or left or (deadline and sooner(k.timer, deadline)) then
-    notify(k.waiters, k.wake, k.bell, now, seen)
+    notify(k.waiters, k.wake, k.channel, now, seen)
   end
 end

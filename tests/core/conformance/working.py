@@ -13,7 +13,7 @@ from rmq_core import LeaseLost
 from tests.core.conformance.kits import LONG_S
 from tests.core.conformance.promises import promise, promise_of, refused
 from tests.core.conformance.subject import Subject
-from tests.core.leases import beating_often, handler_of, kept
+from tests.core.leases import frequent_heartbeats, handler_of, kept
 
 
 class HandlerFailed(Exception):
@@ -75,7 +75,7 @@ def a_block_settles_its_unsettled_messages_at_its_end(subject: Subject) -> None:
 @promise_of("extend", refused(lambda queue, lease: queue.extend(lease, 100)))
 def a_block_holds_its_messages_for_longer_than_one_lease(subject: Subject) -> None:
     subject.publish(1)
-    with beating_often(), subject.open().process(lease=LONG_S) as batch:
+    with frequent_heartbeats(), subject.open().process(lease=LONG_S) as batch:
         for _ in range(3):
             subject.let_pass(LONG_S // 2)
             kept(batch.lease, LONG_S)

@@ -18,7 +18,7 @@ from rmq_core.asyncio import LeasedQueue as AsyncQueue
 from rmq_core.errors import PoolExhausted
 from rmq_core.exchange import pools
 from rmq_core.protocol import DISCIPLINES
-from tests.core.leases import PATIENCE_S, beating_often, eventually, kept, share_of
+from tests.core.leases import PATIENCE_S, eventually, frequent_heartbeats, kept, share_of
 from tests.core.worlds import World
 
 WAITERS = 110
@@ -66,7 +66,7 @@ def app(world: World) -> Iterator[Application]:
 
 @pytest.fixture(autouse=True)
 def often() -> Iterator[None]:
-    with beating_often():
+    with frequent_heartbeats():
         yield
 
 

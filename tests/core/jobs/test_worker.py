@@ -230,7 +230,7 @@ async def test_a_worker_releases_no_job_that_another_took_over(url: str, redis_c
         redis_client.xclaim(KEYS.ready, "jobs", "other", 0, [found[0].entry])
         assert await queue.run_exchange(operations.requeue(queue.engine, "late", found)) == 1
         assert [message.payload for message in await queue.admin.peek(9)] == ["kept"]
-        assert await queue.run_exchange(operations.beat(queue.engine, "other", [found[0].entry])) == []
+        assert await queue.run_exchange(operations.heartbeat(queue.engine, "other", [found[0].entry])) == []
 
 
 async def test_a_cancelled_worker_still_acks_finished_jobs(url: str) -> None:

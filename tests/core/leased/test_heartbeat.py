@@ -13,7 +13,7 @@ import redis.asyncio
 
 from rmq_core import LeasedConfig, LeasedQueue, LeaseLost
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
-from tests.core.leases import PATIENCE_S, beating_often, eventually, kept, key, share_of
+from tests.core.leases import PATIENCE_S, eventually, frequent_heartbeats, kept, key, share_of
 from tests.core.worlds import World
 
 LEASE_S = 60
@@ -22,7 +22,7 @@ LEASE_S = 60
 @pytest.fixture(autouse=True)
 def often() -> Iterator[None]:
     """Make heartbeats frequent, so that the tests need no short leases."""
-    with beating_often():
+    with frequent_heartbeats():
         yield
 
 
@@ -96,12 +96,12 @@ def test_closing_a_queue_returns_the_connection_of_a_running_heartbeat_to_its_po
         return send(*write)
 
     queue._driver._send = slow  # type: ignore[method-assign]
-    beat = threading.Thread(target=queue.extend_all, args=([(lease, LEASE_S)],))
-    beat.start()
+    sending = threading.Thread(target=queue.extend_all, args=([(lease, LEASE_S)],))
+    sending.start()
     assert begun.wait(PATIENCE_S)
     queue.close()
     go_on.set()
-    beat.join()
+    sending.join()
     assert not share_of(queue).idle
     assert queue.ack(lease).settled == 1  # type: ignore[arg-type]
 
@@ -122,11 +122,11 @@ async def test_closing_an_async_queue_returns_the_connection_of_a_running_heartb
 
     queue._driver._send = slow  # type: ignore[method-assign]
     assert lease is not None
-    beat = asyncio.create_task(queue.extend_all([(lease, LEASE_S)]))
+    sending = asyncio.create_task(queue.extend_all([(lease, LEASE_S)]))
     await begun.wait()
     await queue.close()
     go_on.set()
-    assert await beat == [True]
+    assert await sending == [True]
     assert not share_of(queue).idle
 
 

@@ -14,11 +14,11 @@ from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 from rmq_core.reports import RunReport
 from tests.core.leases import (
     PATIENCE_S,
-    beating_often,
     blocked,
     drain,
     eventually_later,
     fall_due,
+    frequent_heartbeats,
     handler_of,
     key,
     payloads,
@@ -103,7 +103,7 @@ def test_a_handler_may_take_longer_than_its_lease(world: World) -> None:
             while (world.client.zscore(key("leases"), lease) or 0) < deadline:
                 pass
 
-    with beating_often():
+    with frequent_heartbeats():
         assert run(world, queue, handle) == (1, 0, 0, 0)
 
 

@@ -60,7 +60,7 @@ class Driver:
         raise AssertionError("a query that finds no expired lease needs one write")
 
     def _look(self, call: Call) -> Any:
-        assert call.given["bell_ms"] == 15_000, "every query arms the bell"
+        assert call.given["notify_ms"] == 15_000, "every query requests a notification"
         assert not call.slot, "queries that share a write use no call slot"
         self.stock.polls += 1
         return self.stock.replies.get(call.given["ready"].removesuffix(b"ready"), [0, b"", 10_000, b"", [], [], 0, b""])
@@ -87,9 +87,9 @@ async def test_a_notification_for_another_queue_causes_no_query(hub: WaitHub, st
     waiting = asyncio.create_task(hub.wait("q"))
     await stock.polled.wait()
     watch = hub._watches["q"]
-    hub._notify(b"rmq:{p}:bell")
+    hub._notify(b"rmq:{p}:channel")
     assert not watch.notified.is_set()
-    hub._notify(b"rmq:{q}:bell")
+    hub._notify(b"rmq:{q}:channel")
     assert watch.notified.is_set()
     waiting.cancel()
 

@@ -24,7 +24,7 @@ def in_airflow(min_messages: int, max_age: float | None, backlog: Backlog) -> bo
 
 
 def in_dagster(min_messages: int, max_age: float | None, backlog: Backlog) -> bool:
-    return Doorbell("q", "s", 1, 1, 1, min_messages, max_age).rings_for(backlog)
+    return Doorbell("q", "s", 1, 1, 1, min_messages, max_age).is_enough(backlog)
 
 
 def in_the_core(min_messages: int, max_age: float | None, backlog: Backlog) -> bool:

@@ -78,7 +78,7 @@ def sensor() -> RedisQueueSensor:
 def trigger(*, rings: bool) -> Any:
     """Return the trigger of a sensor, made from its serialized form as the triggerer makes it."""
     made = sensor()
-    made._rings = rings
+    made._notifies = rings
     path, arguments = made._trigger().serialize()
     return pkgutil.resolve_name(path)(**arguments)
 
@@ -142,7 +142,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "shared_hub", a_hub)
     monkeypatch.setattr(RedisQueueHook, "async_work_queue", open_async)
     monkeypatch.setattr(RedisQueueSensor, "_open", lambda _: Queue())
-    monkeypatch.setattr(Doorbell, "needs", lambda bell, *_: bell.rings_for(EMPTY))
+    monkeypatch.setattr(Doorbell, "needs", lambda doorbell, *_: doorbell.is_enough(EMPTY))
 
 
 @pytest.mark.usefixtures("told")

@@ -32,7 +32,7 @@ async def queue(async_redis_client: redis.asyncio.Redis) -> AsyncIterator[Leased
         yield made
 
 
-async def armed(client: Any, *names: str) -> None:
+async def watched(client: Any, *names: str) -> None:
     """Return when these queues have a request for a notification: the hub queried them and found too little."""
     for name in names:
         await eventually_later(lambda name=name: client.zscore(key("waiters", name), "*"))
@@ -51,7 +51,7 @@ async def test_a_wait_on_a_paused_queue_says_so_and_goes_on_until_resumed(hub: W
     await queue.admin.pause()
     told: list[Backlog] = []
     waiting = asyncio.create_task(hub.wait("q", max_age=0.001, on_pause=told.append))
-    await armed(queue.client, "q")
+    await watched(queue.client, "q")
     assert [backlog.ready for backlog in told] == [1]
     await queue.publish("y")
     await asyncio.sleep(0.3)
@@ -89,7 +89,7 @@ async def test_a_message_that_becomes_due_ends_the_wait(hub: WaitHub, queue: Lea
 
 async def test_a_message_delayed_during_the_wait_ends_it_when_it_is_due(hub: WaitHub, queue: LeasedQueue) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
-    await armed(queue.client, "q")
+    await watched(queue.client, "q")
     await queue.publish("x", delay=0.1)
     assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 1
 
@@ -112,7 +112,7 @@ async def test_everything_that_makes_messages_ready_sends_a_notification(
             await strict.nack(lease)
         patient = LeasedQueue(async_redis_client, "q")
         waiting = asyncio.create_task(hub.wait("q"))
-        await armed(async_redis_client, "q")
+        await watched(async_redis_client, "q")
         if step == "resume":
             await strict.admin.pause()
             await strict.admin.resume()
@@ -129,7 +129,7 @@ async def test_many_waits_on_many_queues_need_few_connections(server_url: str, r
     async with WaitHub(settings) as hub, LeasedQueue(patient, "unused") as publisher:
         names = [f"q{n}" for n in range(60)]
         waits = [asyncio.create_task(hub.wait(name)) for name in names for _ in range(5)]
-        await armed(publisher.client, *names)
+        await watched(publisher.client, *names)
         mine = [connection for connection in redis_client.client_list() if connection["name"] == "hub"]
         assert len(mine) <= 6
         for name in names:
@@ -143,7 +143,7 @@ async def test_one_backlog_query_answers_all_waits_on_a_queue(
     hub: WaitHub, queue: LeasedQueue, redis_client: Any
 ) -> None:
     waits = [asyncio.create_task(hub.wait("q", min_messages=1 + n % 2)) for n in range(100)]
-    await armed(queue.client, "q")
+    await watched(queue.client, "q")
     before = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
     await queue.publish_many(["a", "b"])
     await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_S)
@@ -154,7 +154,7 @@ async def test_one_notification_is_sent_for_any_number_of_published_messages(
     hub: WaitHub, queue: LeasedQueue, redis_client: Any
 ) -> None:
     waiting = asyncio.create_task(hub.wait("q", min_messages=200))
-    await armed(queue.client, "q")
+    await watched(queue.client, "q")
     before = redis_client.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"]
     for n in range(200):
         await queue.publish(str(n))
@@ -165,7 +165,7 @@ async def test_one_notification_is_sent_for_any_number_of_published_messages(
 
 async def test_a_cancelled_wait_leaves_the_others_waiting(hub: WaitHub, queue: LeasedQueue) -> None:
     one, two = (asyncio.create_task(hub.wait("q")) for _ in range(2))
-    await armed(queue.client, "q")
+    await watched(queue.client, "q")
     one.cancel()
     with pytest.raises(asyncio.CancelledError):
         await one
@@ -175,9 +175,9 @@ async def test_a_cancelled_wait_leaves_the_others_waiting(hub: WaitHub, queue: L
 
 async def test_a_key_of_a_wrong_type_fails_all_waits_on_its_queue(hub: WaitHub, async_redis_client: Any) -> None:
     waits = [asyncio.create_task(hub.wait("q")) for _ in range(3)]
-    await armed(async_redis_client, "q")
+    await watched(async_redis_client, "q")
     await async_redis_client.set(key("ready"), "foreign")
-    hub._notify(key("bell").encode())
+    hub._notify(key("channel").encode())
     errors = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), PATIENCE_S)
     assert [type(error).__name__ for error in errors] == ["WrongKeyType"] * 3
     await async_redis_client.delete(key("ready"))
@@ -207,7 +207,7 @@ async def test_waits_outlive_a_restart_of_redis(server: Server | External, caplo
     try:
         async with WaitHub(own.url) as hub, LeasedQueue(own.url, "q") as queue:
             waiting = asyncio.create_task(hub.wait("q"))
-            await armed(queue.client, "q")
+            await watched(queue.client, "q")
             with caplog.at_level(logging.ERROR):
                 await asyncio.to_thread(own.restart)
                 await queue.publish("x")
@@ -241,7 +241,7 @@ async def test_on_a_cluster_waits_on_every_node_outlive_the_fail_over_of_the_nod
         await asyncio.to_thread(cluster.fail_over, hit, fault)
         await eventually_later(lambda: subscribed(cluster, names))
         async with cluster_client(cluster) as client:
-            await armed(client, *names)
+            await watched(client, *names)
             for name in names:
                 async with LeasedQueue(client, name) as queue:
                     await queue.publish("x")
@@ -257,7 +257,7 @@ async def test_on_a_cluster_each_queue_is_read_on_its_own_node(cluster: Cluster)
         await queues[0].publish("x")
         assert await queues[0].claim(lease=0.5) is not None
         waits = [asyncio.create_task(hub.wait(name)) for name in names]
-        await armed(client, *names)
+        await watched(client, *names)
         for queue in queues[1:]:
             await queue.publish("x")
         found = await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_S)
@@ -272,7 +272,7 @@ def cluster_client(cluster: Cluster) -> redis.asyncio.RedisCluster:
 
 async def subscribed(cluster: Cluster, names: list[str]) -> list[Server]:
     """Return the nodes at which all these queues have a subscription."""
-    channels = {key("bell", name).encode() for name in names}
+    channels = {key("channel", name).encode() for name in names}
     nodes = []
     for node in cluster.nodes:
         with node.client() as client:

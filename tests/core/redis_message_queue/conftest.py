@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmq_core.redis_message_queue.heartbeat import Beat
+from rmq_core.redis_message_queue.heartbeat import Heartbeats
 from tests.conftest import server_names
 from tests.core.redis_message_queue.behind import PATIENCE_S
 from tests.core.redis_message_queue.places import FAKE, Fake, Place, Real, find_place
@@ -29,7 +29,7 @@ def unhurried_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     With the short heartbeat intervals of the tests, the warning would come after 0.1 s.
     """
-    monkeypatch.setattr(Beat, "stop_s", PATIENCE_S)
+    monkeypatch.setattr(Heartbeats, "stop_s", PATIENCE_S)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import GatewayContractError
-from rmq_core.redis_message_queue.heartbeat import Beat
+from rmq_core.redis_message_queue.heartbeat import Heartbeats
 from tests.core.redis_message_queue.behind import PATIENCE_S, eventually, expire, in_hand, left_s, let_pass
 from tests.core.redis_message_queue.gateways import foreign
 from tests.core.redis_message_queue.handlers import abandon, handle
@@ -25,7 +25,7 @@ OFTEN: dict[str, Any] = {"heartbeat_interval_seconds": 0.02}
 @pytest.fixture
 def hasty_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the end of a block wait only 0.1 s for a renewal, as it does with such short intervals outside the tests."""
-    monkeypatch.setattr(Beat, "stop_s", 0.1)
+    monkeypatch.setattr(Heartbeats, "stop_s", 0.1)
 
 
 def test_a_long_handler_keeps_its_message(one_world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rmq_core import LeaseLost
 from rmq_core.reliable import Reaped
 from rmq_core.reports import Outcome
-from tests.core.leases import PATIENCE_S, beating_often, eventually, kept
+from tests.core.leases import PATIENCE_S, eventually, frequent_heartbeats, kept
 from tests.core.reliable.bench import (
     AN_HOUR_MS,
     KEYS,
@@ -87,7 +87,7 @@ def test_a_live_worker_that_extends_its_lease_is_left_alone(world: World) -> Non
 def test_heartbeats_keep_the_reaper_away_during_a_block(world: World) -> None:
     queue = worker(world, timeout=600)
     queue.publish("a")
-    with beating_often(), running(world, reaper(world, queue, interval=0.02)), queue.process() as batch:
+    with frequent_heartbeats(), running(world, reaper(world, queue, interval=0.02)), queue.process() as batch:
         for _ in range(3):
             age(world, ms=300_000)
             kept(batch.lease, 600)

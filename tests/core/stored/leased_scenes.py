@@ -176,7 +176,7 @@ def deduplicated(url: str, client: Any) -> None:
 
 
 def waiting(url: str, client: Any) -> None:
-    """A waiter that holds the timer, a wake token, an armed bell and a pause."""
+    """A waiter that holds the timer, a wake token, a requested notification and a pause."""
     with queue(url) as q:
         q.publish_many([NewMessage("due", id="due", delay=HOUR_S)])
         begin(q, claiming.claim(q._engine, wait=HOUR_S), 1)

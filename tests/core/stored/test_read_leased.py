@@ -253,7 +253,7 @@ def test_a_paused_queue_stays_paused_and_its_watcher_is_notified(world: World) -
     queue = stored(world, "leased_waiting")
     assert queue.stats().paused
     with world.client.pubsub() as heard:
-        heard.subscribe(key("bell"))
+        heard.subscribe(key("channel"))
         assert heard.get_message(timeout=9)["type"] == "subscribe"
         queue.publish("y")
         assert heard.get_message(timeout=9)["data"] == b"1"
