@@ -283,7 +283,7 @@ def test_the_server_of_the_wheel_reads_data_of_others_or_refuses_it_with_an_expl
     assert_intact(data, lease)
 
 
-@pytest.mark.parametrize("name", ["7.0", "8.6", "valkey-8.1"])
+@pytest.mark.parametrize("name", ["7.0", "8.0", "valkey-8.1"])
 def test_an_older_server_on_path_refuses_data_of_the_wheels_server_before_it_could_truncate_it(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

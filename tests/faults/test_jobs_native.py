@@ -12,7 +12,9 @@ from tests.faults.test_jobs import (  # noqa: F401  collected here, too
     test_a_worker_whose_replies_are_lost_loses_no_job,
     test_killed_workers_lose_no_job,
 )
-from tests.servers import Server, start_server
+from tests.servers import NAMES, Server, start_server
+
+pytestmark = pytest.mark.skipif("8.6" not in NAMES, reason="`make servers` found no Redis 8.6 or later in Debian")
 
 
 @pytest.fixture(scope="module")

