@@ -10,14 +10,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
-from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.sql import types as T
 
 from rmq_core import Message
 from rmq_core.messages import MESSAGE_FIELDS, Columns, MessageField, header_items
+from rmq_spark.versions import in_utc
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +137,7 @@ def arrow_schema(schema: T.StructType) -> pa.Schema:
     """Return the Arrow schema that Spark compares with that of the batches it reads."""
     from pyspark.sql.pandas.types import to_arrow_schema  # takes 300 ms, which only executors need
 
-    return to_arrow_schema(schema, **_in_utc())
+    return to_arrow_schema(schema, **in_utc())
 
 
 def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) -> ArrowBatch:
@@ -146,14 +145,6 @@ def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) 
 
     found = arrow_schema(schema)
     return pa.RecordBatch.from_arrays([array(field.name, field.type) for field in found], schema=found)
-
-
-@cache
-def _in_utc() -> dict[str, Any]:
-    """Return the argument that selects UTC: older Spark versions always use UTC, newer ones need it."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:

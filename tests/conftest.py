@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis
 import redis.asyncio
+from hypothesis import settings
 
 from tests.core.leases import PATIENCE_S
 from tests.core.tenants import PASSWORD, USER, grant
@@ -22,6 +23,8 @@ from tests.servers import CLUSTERS, EMBEDDED, NAMES, External, Server, find_serv
 STARTS_SPARK = ("airflow/", "architecture/test_documentation", "dagster/", "faults/", "spark/")
 SPARKS_DEADLINE = "Python worker failed to connect back"
 """Spark gives a Python process of a data source ten seconds to start, and no setting changes that."""
+settings.register_profile("default", deadline=None)  # a first example imports pandas; a busy machine takes seconds
+settings.load_profile("default")
 pytest_plugins = [
     "tests.covering",
     "tests.faults.report",
