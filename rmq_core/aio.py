@@ -28,13 +28,14 @@ from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Patience
 from rmq_core.interrupt_handler import Stop, Stopping
-from rmq_core.kernel.base import Awaited, E, QueueBase
+from rmq_core.kernel.base import E, QueueBase
 from rmq_core.kernel.settling import open_places
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue import Heartbeat, settle_heartbeat
 from rmq_core.reports import RunReport
 from rmq_core.running import PAUSE_S, Abandoned, AsyncProcess, Run, RunOptions, failure_logged, reason_of
+from rmq_core.twin import Awaited
 
 _log = logging.getLogger("rmq")
 

@@ -1,8 +1,4 @@
-"""`process` and `run`, which call users' code; and `Twin`, one body for a method that blocks or is awaited.
-
-An operation on Redis alone is an exchange. A driver would take the errors of a user's function for those of Redis, so
-code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `stepped`
-completes it in one step and needs no event loop.
+"""`process` and `run`, which call users' code.
 
 Law of `run`: the end of the handler settles what it was given. It returns: acked. It raises: nacked, with the error as
 the reason. A second signal, or a cancellation, interrupts it: released, and no delivery is counted.
@@ -16,7 +12,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -27,76 +23,22 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import update_wrapper
 from math import inf
 from types import TracebackType
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from rmq_core.batch import AsyncBatch, Batch
 from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable, QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stop, Stopping
-from rmq_core.kernel.base import Awaited, Blocking
 from rmq_core.messages import Lease
 from rmq_core.policy import seconds, whole
 from rmq_core.protocol import lacking
 from rmq_core.reports import RunReport
+from rmq_core.twin import stepped
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _log = logging.getLogger("rmq")
-
-
-class Twin(Generic[P, R]):
-    """Decorates a coroutine function of a base class: a method that blocks in a `Blocking` subclass."""
-
-    def __init__(self, operation: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
-        def blocking(*args: Any, **kwargs: Any) -> R:
-            return stepped(operation(*args, **kwargs))
-
-        self._awaited: Any = operation
-        self._blocking: Any = update_wrapper(blocking, operation)
-
-    @overload
-    def __get__(self, owner: Blocking, kind: object) -> Callable[P, R]: ...
-    @overload
-    def __get__(self, owner: Awaited, kind: object) -> Callable[P, Coroutine[Any, Any, R]]: ...
-    @overload
-    def __get__(self, owner: object, kind: object) -> Callable[P, Any]: ...
-    def __get__(self, owner: Any, kind: Any) -> Any:
-        return (self._awaited if issubclass(kind, Awaited) else self._blocking).__get__(owner, kind)
-
-
-def stepped(operation: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine in which nothing suspends, and return its result."""
-    try:
-        operation.send(None)
-    except StopIteration as stop:
-        result: R = stop.value
-        return result
-    operation.close()
-    raise RuntimeError("a blocking method got an awaitable that waits for an event loop: use the class for asyncio")
-
-
-async def awaited(value: Any, *, finish: bool = False) -> Any:
-    """Return the result of a call, awaited if it is awaitable.
-
-    finish: a cancellation does not interrupt the function; it runs to its end, then the task is cancelled.
-    """
-    if not inspect.isawaitable(value):
-        return value
-    if not finish:
-        return await value
-    import asyncio  # a blocking program, such as `rmq --help`, does without its 30 ms
-
-    task = asyncio.ensure_future(value)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # retrieved, because asyncio logs an exception that is never retrieved
-        raise
 
 
 class Process(AbstractContextManager[Batch, "bool | None"]):

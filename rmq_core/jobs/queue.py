@@ -11,9 +11,10 @@ from rmq_core.jobs import claiming, inspecting, managing, publishing, reclaiming
 from rmq_core.jobs.config import CAPABILITIES, JobsConfig
 from rmq_core.jobs.results import JobEvent
 from rmq_core.jobs.state import JobsEngine, JobsKeys
-from rmq_core.kernel.base import Awaited, Blocking, Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
 from rmq_core.kernel.transfer import Importable
 from rmq_core.queue import LargeLeaseFacade
+from rmq_core.twin import Awaited, Blocking
 
 
 class JobTools(QueuePart[JobsEngine], Importable):

@@ -18,6 +18,7 @@ from rmq_core.messages import Lease
 from rmq_core.observe.fact import Begin, Invocation
 from rmq_core.policy import seconds
 from rmq_core.protocol import Capabilities
+from rmq_core.twin import Awaited, Blocking
 
 if TYPE_CHECKING:  # its module imports this one
     from rmq_core.observe.tally import Tally
@@ -157,14 +158,6 @@ def shown_as(operation: Callable[..., Any], call: C, returns: Callable[[Any], An
     shown: Any = update_wrapper(call, operation)
     shown.__wrapped__ = Shown(operation, returns)
     return call
-
-
-class Blocking:
-    """Marks a queue whose methods block."""
-
-
-class Awaited:
-    """Marks a queue whose methods are awaited."""
 
 
 class Listing:

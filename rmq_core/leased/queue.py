@@ -10,7 +10,7 @@ from rmq_core.admin.verbs import Admin
 from rmq_core.connection.clients import is_cluster, sync_client
 from rmq_core.events import OnEvent
 from rmq_core.exchange import Exchange
-from rmq_core.kernel.base import Awaited, Blocking, Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.kernel.transfer import Importable
 from rmq_core.leased import claiming, explaining, inspecting, managing, publishing, settling, surveying, transfer
@@ -20,6 +20,7 @@ from rmq_core.observe.fact import begin_with
 from rmq_core.observe.journal import journaled
 from rmq_core.queue import LargeLeaseFacade
 from rmq_core.reports import Backlog
+from rmq_core.twin import Awaited, Blocking
 
 
 class LeasedTools(QueuePart[LeasedEngine], Importable):

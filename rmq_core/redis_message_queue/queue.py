@@ -21,7 +21,7 @@ from rmq_core.redis_message_queue.keys import SEPARATOR, QueueKeyManager
 from rmq_core.redis_message_queue.publishing import drain, peek, publish, purge, redrive_dead_letters, stats
 from rmq_core.redis_message_queue.state import QueueState
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData
-from rmq_core.running import stepped
+from rmq_core.twin import stepped
 
 
 class MessageQueueBase(Stateful[QueueState]):

@@ -23,7 +23,7 @@ from rmq_core.redis_message_queue.config import Deduplication, EventOperation, H
 from rmq_core.redis_message_queue.gateway import Channel, IoMode, RedisGatewayBase, giving_up
 from rmq_core.redis_message_queue.keys import QueueKeyManager
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData, Received
-from rmq_core.running import awaited
+from rmq_core.twin import awaited
 
 _log = logging.getLogger("rmq")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rmq_core.admin.verbs import Admin
-from rmq_core.kernel.base import Awaited, Blocking, Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
 from rmq_core.queue import Facade
 from rmq_core.reliable import claiming, inspecting, managing, publishing, reclaiming, settling
 from rmq_core.reliable.state import CAPABILITIES, DISCIPLINE, ReliableConfig, ReliableEngine, ReliableKeys
+from rmq_core.twin import Awaited, Blocking
 
 
 class ReliableTools(QueuePart[ReliableEngine]):

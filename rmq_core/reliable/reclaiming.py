@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rmq_core.errors import QueueFull, QueueUnavailable, ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.base import Awaited, Blocking
 from rmq_core.kernel.settling import trimmed_in
 from rmq_core.policy import milliseconds, seconds, whole
 from rmq_core.reliable.inspecting import lists_of, page_of_workers
 from rmq_core.reliable.state import ReliableEngine
-from rmq_core.running import Twin, awaited
+from rmq_core.twin import Awaited, Blocking, Twin, awaited
 
 if TYPE_CHECKING:
     from rmq_core.reliable.aio import AsyncReliableQueue

@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from rmq_core.admin.verbs import Admin
-from rmq_core.kernel.base import Awaited, Blocking, Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
 from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
 from rmq_core.queue import Facade
 from rmq_core.rotation import claiming, inspecting, publishing, settling
 from rmq_core.rotation.state import CAPABILITIES, DISCIPLINE, RotationConfig, RotationEngine, RotationKeys
+from rmq_core.twin import Awaited, Blocking
 
 
 class RotationTools(QueuePart[RotationEngine]):

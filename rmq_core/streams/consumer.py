@@ -22,11 +22,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from rmq_core.errors import ConfigurationError
 from rmq_core.events import OnEvent
-from rmq_core.kernel.base import Awaited, Blocking
-from rmq_core.running import Twin, awaited
 from rmq_core.streams.aio import AsyncStreamQueue
 from rmq_core.streams.queue import StreamQueue
 from rmq_core.streams.state import QueueConfig, QueueMessage
+from rmq_core.twin import Awaited, Blocking, Twin, awaited
 
 
 class Stoppable(Protocol):

@@ -8,12 +8,13 @@ from typing import Any
 from rmq_core.admin.verbs import Admin
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.events import OnEvent
-from rmq_core.kernel.base import Awaited, Blocking, Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
 from rmq_core.messages import Lease
 from rmq_core.queue import Facade
 from rmq_core.reports import SettleReport
 from rmq_core.streams import claiming, inspecting, native, publishing, settling
 from rmq_core.streams.state import CAPABILITIES, QueueConfig, QueueMessage, StreamEngine, engine_of
+from rmq_core.twin import Awaited, Blocking
 
 
 class StreamTools(QueuePart[StreamEngine]):

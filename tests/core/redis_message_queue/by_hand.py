@@ -11,7 +11,7 @@ from rmq_core.redis_message_queue.gateway import BLOCKING, IoMode
 from rmq_core.redis_message_queue.keys import QueueKeyManager
 from rmq_core.redis_message_queue.state import QueueState
 from rmq_core.redis_message_queue.stored import ClaimedMessage
-from rmq_core.running import stepped
+from rmq_core.twin import stepped
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.running import awaited, stepped
+from rmq_core.twin import awaited, stepped
 
 
 def test_an_operation_that_needs_an_event_loop_fails_in_blocking_code() -> None:
