@@ -14,6 +14,7 @@ from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.messages import Isolation, Lease
 from rmq_core.reports import Outcome, SettleReport
+from rmq_core.twin import Awaited, Blocking, Twin, awaited
 
 if TYPE_CHECKING:
     from rmq_core.protocol import AsyncWorkQueue, WorkQueue
@@ -24,10 +25,7 @@ GONE = {Outcome.LOST, Outcome.MISSING}
 
 
 class BatchBase(Generic[Q]):
-    """What a blocking and an asyncio batch have in common: the lease, the counts, and what the end has to do.
-
-    The two subclasses add only the calls of their queue.
-    """
+    """What a blocking and an asyncio batch have in common: all but the iteration."""
 
     __slots__ = ("_lease", "acked", "dead", "failed", "queue", "released")
 
@@ -92,8 +90,65 @@ class BatchBase(Generic[Q]):
         self._in_time(report, messages)
         self.released += report.settled
 
+    @Twin
+    async def ack(self, *messages: Message | MessageRef) -> None:
+        """Ack these messages; the others stay unsettled. Raises LeaseLost."""
+        if messages:
+            self._count_acked(await awaited(self.queue.ack(self.lease, messages)), messages)
 
-class Batch(BatchBase["WorkQueue"]):
+    @Twin
+    async def nack(
+        self, *messages: Message | MessageRef, reason: str | None = None, delay: timedelta | float | None = None
+    ) -> None:
+        """Nack these messages: each returns after `delay` or becomes a dead letter. Raises LeaseLost.
+
+        delay: seconds or timedelta; None for the queue's backoff.
+        """
+        if messages:
+            report = await awaited(self.queue.nack(self.lease, messages, reason=reason, delay=delay))
+            self._count_failed(report, messages)
+
+    @Twin
+    async def release(self, *messages: Message | MessageRef) -> None:
+        """Release these messages, which were not attempted; no delivery is counted. Raises LeaseLost."""
+        if messages:
+            self._count_released(await awaited(self.queue.release(self.lease, messages)), messages)
+
+    @Twin
+    async def finish(self) -> None:
+        """Ack the unsettled messages after the work succeeded. Raises LeaseLost."""
+        if self._must_ack():
+            self._count_acked(await awaited(self.queue.ack(self.lease)))
+
+    @Twin
+    async def keep(self, seconds: float | None) -> bool:
+        """Extend the lease for a retry after a failure. Return False if no message was left. Raises LeaseLost.
+
+        seconds: from now on; None for the queue's usual lease.
+        """
+        if left := self._open:
+            await awaited(self.queue.extend(self.lease, seconds))
+        return left
+
+    @Twin
+    async def give_up(self, reason: str, *, delay: timedelta | float | None = None) -> bool:
+        """Nack the unsettled messages after a failure. Return False if no message was left. Raises LeaseLost.
+
+        delay: as that of `nack`.
+        """
+        if left := self._open:
+            self._count_failed(await awaited(self.queue.nack(self.lease, reason=reason, delay=delay)))
+        return left
+
+    @Twin
+    async def give_back(self) -> bool:
+        """Release the unsettled messages if no failure is to blame. Return False if none was left. Raises LeaseLost."""
+        if left := self._open:
+            self._count_released(await awaited(self.queue.release(self.lease)))
+        return left
+
+
+class Batch(BatchBase["WorkQueue"], Blocking):
     """Messages under one lease, in order. Without work it is empty, and false, and has no lease.
 
     `queue.process()` yields one, and settles at its end the messages that the block left unsettled. Who settles a
@@ -115,57 +170,8 @@ class Batch(BatchBase["WorkQueue"]):
         """The payloads of the messages that are not settled yet. Raises LeaseLost."""
         return [message.payload for message in self]
 
-    def ack(self, *messages: Message | MessageRef) -> None:
-        """Ack these messages; the others stay unsettled. Raises LeaseLost."""
-        if messages:
-            self._count_acked(self.queue.ack(self.lease, messages), messages)
 
-    def nack(
-        self, *messages: Message | MessageRef, reason: str | None = None, delay: timedelta | float | None = None
-    ) -> None:
-        """Nack these messages: each returns after `delay` or becomes a dead letter. Raises LeaseLost.
-
-        delay: seconds or timedelta; None for the queue's backoff.
-        """
-        if messages:
-            self._count_failed(self.queue.nack(self.lease, messages, reason=reason, delay=delay), messages)
-
-    def release(self, *messages: Message | MessageRef) -> None:
-        """Release these messages, which were not attempted; no delivery is counted. Raises LeaseLost."""
-        if messages:
-            self._count_released(self.queue.release(self.lease, messages), messages)
-
-    def finish(self) -> None:
-        """Ack the unsettled messages after the work succeeded. Raises LeaseLost."""
-        if self._must_ack():
-            self._count_acked(self.queue.ack(self.lease))
-
-    def keep(self, seconds: float | None) -> bool:
-        """Extend the lease for a retry after a failure. Return False if no message was left. Raises LeaseLost.
-
-        seconds: from now on; None for the queue's usual lease.
-        """
-        if left := self._open:
-            self.queue.extend(self.lease, seconds)
-        return left
-
-    def give_up(self, reason: str, *, delay: timedelta | float | None = None) -> bool:
-        """Nack the unsettled messages after a failure. Return False if no message was left. Raises LeaseLost.
-
-        delay: as that of `nack`.
-        """
-        if left := self._open:
-            self._count_failed(self.queue.nack(self.lease, reason=reason, delay=delay))
-        return left
-
-    def give_back(self) -> bool:
-        """Release the unsettled messages if no failure is to blame. Return False if none was left. Raises LeaseLost."""
-        if left := self._open:
-            self._count_released(self.queue.release(self.lease))
-        return left
-
-
-class AsyncBatch(BatchBase["AsyncWorkQueue"]):
+class AsyncBatch(BatchBase["AsyncWorkQueue"], Awaited):
     """The asyncio version of Batch: `async for`, `await batch.ack(message)`, `await batch.payloads`."""
 
     __slots__ = ()
@@ -178,46 +184,6 @@ class AsyncBatch(BatchBase["AsyncWorkQueue"]):
     async def payloads(self) -> list[Any]:
         """As Batch.payloads."""
         return [message.payload async for message in self]
-
-    async def ack(self, *messages: Message | MessageRef) -> None:
-        """As Batch.ack."""
-        if messages:
-            self._count_acked(await self.queue.ack(self.lease, messages), messages)
-
-    async def nack(
-        self, *messages: Message | MessageRef, reason: str | None = None, delay: timedelta | float | None = None
-    ) -> None:
-        """As Batch.nack."""
-        if messages:
-            self._count_failed(await self.queue.nack(self.lease, messages, reason=reason, delay=delay), messages)
-
-    async def release(self, *messages: Message | MessageRef) -> None:
-        """As Batch.release."""
-        if messages:
-            self._count_released(await self.queue.release(self.lease, messages), messages)
-
-    async def finish(self) -> None:
-        """As Batch.finish."""
-        if self._must_ack():
-            self._count_acked(await self.queue.ack(self.lease))
-
-    async def keep(self, seconds: float | None) -> bool:
-        """As Batch.keep."""
-        if left := self._open:
-            await self.queue.extend(self.lease, seconds)
-        return left
-
-    async def give_up(self, reason: str, *, delay: timedelta | float | None = None) -> bool:
-        """As Batch.give_up."""
-        if left := self._open:
-            self._count_failed(await self.queue.nack(self.lease, reason=reason, delay=delay))
-        return left
-
-    async def give_back(self) -> bool:
-        """As Batch.give_back."""
-        if left := self._open:
-            self._count_released(await self.queue.release(self.lease))
-        return left
 
 
 async def _nothing() -> AsyncIterator[Message]:

@@ -19,9 +19,13 @@ R = TypeVar("R")
 class Blocking:
     """Marks a class whose methods block."""
 
+    __slots__ = ()
+
 
 class Awaited:
     """Marks a class whose methods are awaited."""
+
+    __slots__ = ()
 
 
 class Twin(Generic[P, R]):
