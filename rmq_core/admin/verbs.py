@@ -12,7 +12,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rmq_core.errors import Unsupported
-from rmq_core.kernel.base import E, QueuePart
+from rmq_core.kernel.base import E, QueuePart, W
 from rmq_core.observe.history import Mark
 from rmq_core.protocol import DISCIPLINES
 
@@ -198,7 +198,7 @@ class Lacks(Unsupported, AttributeError):
     """The error for a method that the discipline has not. For `hasattr`, the method is missing as any other is."""
 
 
-class Admin(QueuePart[E]):
+class Admin(QueuePart[E, W]):
     """The base of what a discipline lists for operators."""
 
     if not TYPE_CHECKING:  # a type checker reports what a discipline does not have

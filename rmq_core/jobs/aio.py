@@ -8,10 +8,11 @@ from typing import TypeVar
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.aio import AsyncLargeLeaseFacade
 from rmq_core.exchange import Exchange
-from rmq_core.jobs.queue import AsyncJobAdmin, JobMethods
+from rmq_core.jobs.queue import JobAdmin, JobMethods
 from rmq_core.jobs.results import JobEvent
 from rmq_core.jobs.state import JobsEngine
 from rmq_core.kernel.base import Part
+from rmq_core.twin import Awaited
 
 R = TypeVar("R")
 
@@ -22,7 +23,7 @@ class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
     """
 
-    admin = Part(AsyncJobAdmin)
+    admin = Part(JobAdmin[Awaited])
 
     async def events(self, position: str | None = None) -> AsyncIterator[JobEvent]:
         """Yield job events without end: those after the event at `position`, or only new ones when it is None."""

@@ -11,13 +11,13 @@ from rmq_core.jobs import claiming, inspecting, managing, publishing, reclaiming
 from rmq_core.jobs.config import CAPABILITIES, JobsConfig
 from rmq_core.jobs.results import JobEvent
 from rmq_core.jobs.state import JobsEngine, JobsKeys
-from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
 from rmq_core.kernel.transfer import Importable
 from rmq_core.queue import LargeLeaseFacade
-from rmq_core.twin import Awaited, Blocking
+from rmq_core.twin import Blocking
 
 
-class JobTools(QueuePart[JobsEngine], Importable):
+class JobTools(QueuePart[JobsEngine, Any], Importable):
     """What exports, imports and integrations call."""
 
     read_columns = Method(inspecting.read_columns)
@@ -69,8 +69,8 @@ class JobMethods(QueueBase[JobsEngine]):
     read_events = Method(results.read_events)
 
 
-class JobAdminMethods(Recorded, Admin[JobsEngine]):
-    """The methods of JobAdmin and AsyncJobAdmin."""
+class JobAdmin(Recorded, Admin[JobsEngine, W]):
+    """What operators do with a JobQueue: `queue.admin`."""
 
     cancel = Method(managing.cancel)
     forget = Method(publishing.forget)
@@ -88,21 +88,13 @@ class JobAdminMethods(Recorded, Admin[JobsEngine]):
     discard = Method(managing.discard)
 
 
-class JobAdmin(JobAdminMethods, Blocking):
-    """What operators do with a JobQueue: `queue.admin`."""
-
-
-class AsyncJobAdmin(JobAdminMethods, Awaited):
-    """What operators do with an asyncio JobQueue: `queue.admin`."""
-
-
 class JobQueue(JobMethods, LargeLeaseFacade[JobsEngine]):
     """A queue of named jobs in a stream. AsyncJobQueue is its asyncio version, which a Worker uses.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
     """
 
-    admin = Part(JobAdmin)
+    admin = Part(JobAdmin[Blocking])
 
     def events(self, position: str | None = None) -> Iterator[JobEvent]:
         """Yield job events without end: those after the event at `position`, or only new ones when it is None."""

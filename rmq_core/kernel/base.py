@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import cache, update_wrapper
 from time import monotonic
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_origin, overload
 
 from rmq_core.exchange import Exchange
 from rmq_core.kernel.registry import provisional
@@ -27,6 +27,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=Callable[..., Any])
 K = TypeVar("K")
+W = TypeVar("W", bound=Blocking | Awaited)
+"""How the methods of a part are called, for type checkers: they block or are awaited."""
 
 
 class Engine(Protocol):
@@ -100,9 +102,11 @@ class Method(Generic[E, P, R]):
         self.operation, self.once = operation, once
 
     @overload
-    def __get__(self, queue: Blocking, kind: object) -> Callable[P, R]: ...
+    def __get__(self, queue: Blocking | QueuePart[Any, Blocking], kind: object) -> Callable[P, R]: ...
     @overload
-    def __get__(self, queue: Awaited, kind: object) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __get__(
+        self, queue: Awaited | QueuePart[Any, Awaited], kind: object
+    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
     @overload
     def __get__(self, queue: None, kind: type[Blocking]) -> Callable[Concatenate[Any, P], R]: ...
     @overload
@@ -142,6 +146,7 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
     for each in (method, method.__wrapped__):
         each.__module__, each.__name__ = queue_class.__module__, name
         each.__qualname__ = f"{queue_class.__qualname__}.{name}"
+    method.listed = listed
     return method  # type: ignore[no-any-return]
 
 
@@ -160,20 +165,20 @@ def shown_as(operation: Callable[..., Any], call: C, returns: Callable[[Any], An
     return call
 
 
-class Listing:
-    """A class that lists operations. Its subclasses that are blocking or awaited have methods in their place."""
+def _list(cls: type) -> None:
+    """Replace each operation that a class lists or inherits by a method."""
+    for name in dir(cls):
+        found = getattr(cls, name)
+        if isinstance(listed := getattr(found, "listed", found), Method):
+            setattr(cls, name, _method_of(cls, name, listed))
+
+
+class QueuePart(Generic[E, W]):
+    """Some methods of a queue, under an attribute of it: `queue.admin`, and what `tools_of` returns."""
 
     def __init_subclass__(cls) -> None:
-        """Replace each operation that the class lists or inherits by a method; a bare list stays a list."""
         super().__init_subclass__()
-        if issubclass(cls, Blocking | Awaited):
-            for name in dir(cls):
-                if isinstance(listed := getattr(cls, name), Method):
-                    setattr(cls, name, _method_of(cls, name, listed))
-
-
-class QueuePart(Listing, Generic[E]):
-    """Some methods of a queue, under an attribute of it: `queue.admin`, and what `tools_of` returns."""
+        _list(cls)
 
     def __init__(self, queue: QueueBase[E]) -> None:
         self._queue, self._engine = queue, queue._engine  # noqa: SLF001  a part of it
@@ -183,13 +188,13 @@ class QueuePart(Listing, Generic[E]):
 
 
 class Part(Generic[K]):
-    """The attribute of a queue class that holds a part of its methods. A bare list blocks or is awaited as the queue.
+    """The attribute of a queue class that holds a part of its methods. They block or are awaited as those of the queue.
 
     Its value is made at each use: a queue that never uses it pays nothing, and no reference cycle keeps a queue alive.
     """
 
     def __init__(self, kind: type[K]) -> None:
-        self._kind: Any = kind
+        self._kind: Any = get_origin(kind) or kind
         self.__doc__ = kind.__doc__
 
     @overload
@@ -197,19 +202,13 @@ class Part(Generic[K]):
     @overload
     def __get__(self, queue: Any, owner: type) -> K: ...
     def __get__(self, queue: Any, owner: type) -> Any:
-        kind = _with_methods(self._kind, awaited=issubclass(owner, Awaited))
+        kind = _awaited(self._kind) if issubclass(owner, Awaited) else self._kind
         return kind if queue is None else kind(queue)
 
 
 @cache
-def _with_methods(kind: Any, *, awaited: bool) -> Any:
-    if issubclass(kind, Blocking | Awaited):
-        return kind
-    return type(
-        kind.__name__,
-        (kind, Awaited if awaited else Blocking),
-        {"__doc__": kind.__doc__, "__module__": kind.__module__},
-    )
+def _awaited(kind: Any) -> Any:
+    return type(kind.__name__, (kind, Awaited), {"__doc__": kind.__doc__, "__module__": kind.__module__})
 
 
 def tools_of(queue: Any) -> Any:
@@ -223,7 +222,7 @@ def tools_of(queue: Any) -> Any:
     return queue._tools  # noqa: SLF001  no name of the queue, because neither workers nor operators need it
 
 
-class QueueBase(Listing, Generic[E]):
+class QueueBase(Generic[E]):
     """Common base of the blocking and asyncio queues. A discipline lists its operations in a subclass.
 
     Besides its `Method` objects, that subclass defines the exchanges that heartbeats and closing run.
@@ -232,6 +231,11 @@ class QueueBase(Listing, Generic[E]):
     discipline: str
     capabilities: Capabilities
     _closed = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if issubclass(cls, Blocking | Awaited):  # the bare list stays one, for both of its subclasses
+            _list(cls)
 
     def __init__(self, redis: Any, engine: E) -> None:
         self.name, self._engine = engine.name, engine

@@ -13,9 +13,10 @@ from rmq_core.kernel.base import Part
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.leased import surveying
 from rmq_core.leased.config import LeasedConfig
-from rmq_core.leased.queue import AsyncLeasedAdmin, LeasedMethods
+from rmq_core.leased.queue import LeasedAdmin, LeasedMethods
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.reports import Backlog, QueueStats
+from rmq_core.twin import Awaited
 
 
 class AsyncLeasedQueue(LeasedMethods, AsyncLargeLeaseFacade[LeasedEngine]):
@@ -25,7 +26,7 @@ class AsyncLeasedQueue(LeasedMethods, AsyncLargeLeaseFacade[LeasedEngine]):
     gets a QueueEvent after each step.
     """
 
-    admin = Part(AsyncLeasedAdmin)
+    admin = Part(LeasedAdmin[Awaited])
 
 
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from rmq_core.admin.verbs import Admin
 from rmq_core.connection.clients import is_cluster, sync_client
 from rmq_core.events import OnEvent
 from rmq_core.exchange import Exchange
-from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.kernel.transfer import Importable
 from rmq_core.leased import claiming, explaining, inspecting, managing, publishing, settling, surveying, transfer
@@ -20,10 +20,10 @@ from rmq_core.observe.fact import begin_with
 from rmq_core.observe.journal import journaled
 from rmq_core.queue import LargeLeaseFacade
 from rmq_core.reports import Backlog
-from rmq_core.twin import Awaited, Blocking
+from rmq_core.twin import Blocking
 
 
-class LeasedTools(QueuePart[LeasedEngine], Importable):
+class LeasedTools(QueuePart[LeasedEngine, Any], Importable):
     """What exports, imports and integrations call."""
 
     register_consumer = Method(claiming.register_consumer)
@@ -72,8 +72,8 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     settled = Method(inspecting.settled)
 
 
-class LeasedAdminMethods(Recorded, Admin[LeasedEngine]):
-    """The methods of LeasedAdmin and AsyncLeasedAdmin."""
+class LeasedAdmin(Recorded, Admin[LeasedEngine, W]):
+    """What operators do with a LeasedQueue: `queue.admin`."""
 
     release_lease = Method(managing.release_lease)
     leases = Method(inspecting.leases)
@@ -101,14 +101,6 @@ class LeasedAdminMethods(Recorded, Admin[LeasedEngine]):
     server_time = Method(inspecting.server_time)
 
 
-class LeasedAdmin(LeasedAdminMethods, Blocking):
-    """What operators do with a LeasedQueue: `queue.admin`."""
-
-
-class AsyncLeasedAdmin(LeasedAdminMethods, Awaited):
-    """What operators do with an asyncio LeasedQueue: `queue.admin`."""
-
-
 class LeasedQueue(LeasedMethods, LargeLeaseFacade[LeasedEngine]):
     """A queue whose messages are handed out under leases. Threads may share it; it survives a fork.
 
@@ -116,7 +108,7 @@ class LeasedQueue(LeasedMethods, LargeLeaseFacade[LeasedEngine]):
     gets a QueueEvent after each step.
     """
 
-    admin = Part(LeasedAdmin)
+    admin = Part(LeasedAdmin[Blocking])
 
 
 def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rmq_core.aio import AsyncFacade
 from rmq_core.kernel.base import Part
-from rmq_core.reliable.queue import AsyncReliableAdmin, ReliableMethods
+from rmq_core.reliable.queue import ReliableAdmin, ReliableMethods
 from rmq_core.reliable.state import ReliableEngine
+from rmq_core.twin import Awaited
 
 
 class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
@@ -15,4 +16,4 @@ class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
     of workers that died are requeued only while a reaper runs in some process.
     """
 
-    admin = Part(AsyncReliableAdmin)
+    admin = Part(ReliableAdmin[Awaited])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rmq_core.admin.verbs import Admin
-from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
 from rmq_core.queue import Facade
 from rmq_core.reliable import claiming, inspecting, managing, publishing, reclaiming, settling
 from rmq_core.reliable.state import CAPABILITIES, DISCIPLINE, ReliableConfig, ReliableEngine, ReliableKeys
-from rmq_core.twin import Awaited, Blocking
+from rmq_core.twin import Blocking
 
 
-class ReliableTools(QueuePart[ReliableEngine]):
+class ReliableTools(QueuePart[ReliableEngine, Any]):
     """What exports call."""
 
     export_page = Method(inspecting.export_page)
@@ -49,21 +49,13 @@ class ReliableMethods(QueueBase[ReliableEngine]):
         return self._engine.worker
 
 
-class ReliableAdminMethods(Admin[ReliableEngine]):
-    """The methods of ReliableAdmin and AsyncReliableAdmin."""
+class ReliableAdmin(Admin[ReliableEngine, W]):
+    """What operators do with a ReliableQueue: `queue.admin`."""
 
     peek = Method(inspecting.peek)
     dead_letters = Method(inspecting.dead_letters)
     redrive = Method(managing.redrive)
     purge = Method(managing.purge)
-
-
-class ReliableAdmin(ReliableAdminMethods, Blocking):
-    """What operators do with a ReliableQueue: `queue.admin`."""
-
-
-class AsyncReliableAdmin(ReliableAdminMethods, Awaited):
-    """What operators do with an asyncio ReliableQueue: `queue.admin`."""
 
 
 class ReliableQueue(ReliableMethods, Facade[ReliableEngine]):
@@ -73,4 +65,4 @@ class ReliableQueue(ReliableMethods, Facade[ReliableEngine]):
     workers that died are requeued only while a Reaper runs in some process.
     """
 
-    admin = Part(ReliableAdmin)
+    admin = Part(ReliableAdmin[Blocking])

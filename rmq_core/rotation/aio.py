@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rmq_core.aio import AsyncFacade
 from rmq_core.kernel.base import Part
-from rmq_core.rotation.queue import AsyncRotationAdmin, RotationMethods
+from rmq_core.rotation.queue import RotationAdmin, RotationMethods
 from rmq_core.rotation.state import RotationEngine
+from rmq_core.twin import Awaited
 
 
 class AsyncRotationQueue(RotationMethods, AsyncFacade[RotationEngine]):
@@ -15,4 +16,4 @@ class AsyncRotationQueue(RotationMethods, AsyncFacade[RotationEngine]):
     is the asyncio version of RotationQueue.
     """
 
-    admin = Part(AsyncRotationAdmin)
+    admin = Part(RotationAdmin[Awaited])

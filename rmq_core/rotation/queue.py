@@ -7,16 +7,16 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from rmq_core.admin.verbs import Admin
-from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
 from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
 from rmq_core.queue import Facade
 from rmq_core.rotation import claiming, inspecting, publishing, settling
 from rmq_core.rotation.state import CAPABILITIES, DISCIPLINE, RotationConfig, RotationEngine, RotationKeys
-from rmq_core.twin import Awaited, Blocking
+from rmq_core.twin import Blocking
 
 
-class RotationTools(QueuePart[RotationEngine]):
+class RotationTools(QueuePart[RotationEngine, Any]):
     """What exports call."""
 
     export_page = Method(inspecting.export_page)
@@ -55,19 +55,11 @@ class RotationMethods(QueueBase[RotationEngine]):
         raise lacking(DISCIPLINE, "extend", "heartbeats")
 
 
-class RotationAdminMethods(Admin[RotationEngine]):
-    """The methods of RotationAdmin and AsyncRotationAdmin."""
+class RotationAdmin(Admin[RotationEngine, W]):
+    """What operators do with a RotationQueue: `queue.admin`."""
 
     peek = Method(inspecting.peek)
     purge = Method(inspecting.purge)
-
-
-class RotationAdmin(RotationAdminMethods, Blocking):
-    """What operators do with a RotationQueue: `queue.admin`."""
-
-
-class AsyncRotationAdmin(RotationAdminMethods, Awaited):
-    """What operators do with an asyncio RotationQueue: `queue.admin`."""
 
 
 class RotationQueue(RotationMethods, Facade[RotationEngine]):
@@ -77,4 +69,4 @@ class RotationQueue(RotationMethods, Facade[RotationEngine]):
     share the queue.
     """
 
-    admin = Part(RotationAdmin)
+    admin = Part(RotationAdmin[Blocking])

@@ -11,8 +11,9 @@ from rmq_core.kernel.base import Part
 from rmq_core.messages import Lease
 from rmq_core.reports import SettleReport
 from rmq_core.streams import native, settling
-from rmq_core.streams.queue import AsyncStreamAdmin, StreamMethods
+from rmq_core.streams.queue import StreamAdmin, StreamMethods
 from rmq_core.streams.state import QueueMessage, StreamEngine
+from rmq_core.twin import Awaited
 
 
 class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
@@ -23,7 +24,7 @@ class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
     methods of WorkQueue resend a request that got no reply. `on_event` gets a QueueEvent after each step.
     """
 
-    admin = Part(AsyncStreamAdmin)
+    admin = Part(StreamAdmin[Awaited])
 
     def _connect(self, redis: Any) -> None:
         from rmq_core.exchange.once import async_once_driver  # loads redis-py

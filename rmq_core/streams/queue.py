@@ -8,16 +8,16 @@ from typing import Any
 from rmq_core.admin.verbs import Admin
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.events import OnEvent
-from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart
+from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
 from rmq_core.messages import Lease
 from rmq_core.queue import Facade
 from rmq_core.reports import SettleReport
 from rmq_core.streams import claiming, inspecting, native, publishing, settling
 from rmq_core.streams.state import CAPABILITIES, QueueConfig, QueueMessage, StreamEngine, engine_of
-from rmq_core.twin import Awaited, Blocking
+from rmq_core.twin import Blocking
 
 
-class StreamTools(QueuePart[StreamEngine]):
+class StreamTools(QueuePart[StreamEngine, Any]):
     """What exports call."""
 
     export_page = Method(inspecting.export_page)
@@ -55,19 +55,11 @@ class StreamMethods(QueueBase[StreamEngine]):
     trim = Method(inspecting.trim)
 
 
-class StreamAdminMethods(Admin[StreamEngine]):
-    """The methods of StreamAdmin and AsyncStreamAdmin."""
+class StreamAdmin(Admin[StreamEngine, W]):
+    """What operators do with a StreamQueue: `queue.admin`."""
 
     peek = Method(inspecting.peek)
     purge = Method(inspecting.purge)
-
-
-class StreamAdmin(StreamAdminMethods, Blocking):
-    """What operators do with a StreamQueue: `queue.admin`."""
-
-
-class AsyncStreamAdmin(StreamAdminMethods, Awaited):
-    """What operators do with an asyncio StreamQueue: `queue.admin`."""
 
 
 class StreamQueue(StreamMethods, Facade[StreamEngine]):
@@ -78,7 +70,7 @@ class StreamQueue(StreamMethods, Facade[StreamEngine]):
     methods of WorkQueue resend a request that got no reply. `on_event` gets a QueueEvent after each step.
     """
 
-    admin = Part(StreamAdmin)
+    admin = Part(StreamAdmin[Blocking])
 
     def _connect(self, redis: Any) -> None:
         from rmq_core.exchange.once import once_driver  # loads redis-py; importing the class must not

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rmq_core.admin.verbs import Argument, Verb
 from rmq_core.exchange import Command, Exchange
 from rmq_core.kernel.base import Method
-from rmq_core.reliable.queue import ReliableAdminMethods
+from rmq_core.reliable.queue import ReliableAdmin
 from rmq_core.reliable.state import ReliableEngine
 
 TOUCH = Verb(
@@ -26,7 +28,7 @@ def touch(engine: ReliableEngine, message_id: str, finger: str, touches: int = 1
     return bool((yield Command(("HSETNX", engine.prefix + b"touched", message_id, f"{finger} {touches}"))))
 
 
-class ToyAdminMethods(ReliableAdminMethods):
+class ToyAdmin(ReliableAdmin[Any]):
     """What operators do with a queue of the toy discipline."""
 
     touch = Method(touch)
