@@ -16,7 +16,19 @@ import typer
 
 from rmq_cli import records
 from rmq_cli.doctor_checks import paused
-from rmq_cli.opening import LOCAL, Discipline, Json, LeaseSeconds, Queue, RetryAfter, Settings, Url, connected
+from rmq_cli.opening import (
+    LOCAL,
+    Discipline,
+    Json,
+    LeaseSeconds,
+    Queue,
+    RetryAfter,
+    Settings,
+    Url,
+    argument,
+    connected,
+    option,
+)
 from rmq_cli.output import Exit, complain, here, json_of, note, plain
 from rmq_core.batch import Batch
 from rmq_core.envelope.codec import Message, plain_fields
@@ -79,13 +91,12 @@ _RETRY_S = 10.0
 
 _Command = Annotated[
     list[str] | None,
-    typer.Argument(
+    argument(
         help="A command, after `--`: it gets the payload on stdin; exit code 0 acks, any other nacks.",
-        show_default=False,
         metavar="[-- COMMAND]...",
     ),
 ]
-_Most = Annotated[int | None, typer.Option("--max", min=1, help="Stop after this many messages.", show_default=False)]
+_Most = Annotated[int | None, option("--max", min=1, help="Stop after this many messages.")]
 _Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for each message before stopping.")]
 _Follow = Annotated[bool, typer.Option("--follow", help="Wait for messages until interrupted.")]
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from rmq_cli import records
-from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Url, Yes, connected
+from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Url, Yes, argument, connected, option
 from rmq_cli.output import Exit, Watched, complain, confirm, counted, emit, here, note, preview, say, show, watched
 from rmq_cli.search import Conditions, Group, Header, Ids, Reason, Text, matching
 from rmq_core.admin.verbs import check_conditions, conditional
@@ -24,9 +24,7 @@ from rmq_core.envelope.matching import Match
 from rmq_core.errors import ConfigurationError, PayloadError
 from rmq_core.reports import OnProgress
 
-_Most = Annotated[
-    int | None, typer.Option("--max", min=1, help="How many at most; all when left out.", show_default=False)
-]
+_Most = Annotated[int | None, option("--max", min=1, help="How many at most; all when left out.")]
 
 
 def listed(
@@ -149,23 +147,20 @@ def _print_done(queue: str, what: str, count: int, *, as_json: bool) -> None:
         say(f"{what} {counted(count, 'dead letter')} of {queue}")
 
 
-_Id = Annotated[str, typer.Argument(help="Id of the dead letter.", show_default=False, metavar="ID")]
+_Id = Annotated[str, argument(help="Id of the dead letter.", metavar="ID")]
 _Payload = Annotated[
     str | None,
-    typer.Argument(
+    argument(
         help="The new payload: JSON if the present one is JSON, else a text. Without it and without headers, $EDITOR"
         " opens with the present payload.",
-        show_default=False,
         metavar="[PAYLOAD]",
     ),
 ]
 _Headers = Annotated[
-    list[str] | None,
-    typer.Option("--header", "-H", help="Set this header; may be repeated.", show_default=False, metavar="NAME=VALUE"),
+    list[str] | None, option("--header", "-H", help="Set this header; may be repeated.", metavar="NAME=VALUE")
 ]
 _Dropped = Annotated[
-    list[str] | None,
-    typer.Option("--drop-header", help="Remove this header; may be repeated.", show_default=False, metavar="NAME"),
+    list[str] | None, option("--drop-header", help="Remove this header; may be repeated.", metavar="NAME")
 ]
 
 

@@ -19,7 +19,7 @@ import typer
 from rich.text import Text
 
 from rmq_cli.doctor_checks import Finding, Level, examine, examine_formats, examine_pause, gather, needed
-from rmq_cli.opening import LOCAL, Discipline, Json, Registered, Server, Url, connected
+from rmq_cli.opening import LOCAL, Discipline, Json, Registered, Server, Url, argument, connected
 from rmq_cli.output import Exit, console, counted, emit, plain, table
 from rmq_core.admin.verbs import can
 from rmq_core.errors import FormatMismatch, RedisMessageQueueError, ScriptFailed
@@ -75,9 +75,8 @@ _MARKS = {
 _LISTED = 1000
 _Name = Annotated[
     str | None,
-    typer.Argument(
+    argument(
         help="A queue to check as well. Name one if your user may access the keys of some queues only.",
-        show_default=False,
         metavar="[QUEUE]",
     ),
 ]

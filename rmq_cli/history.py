@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 
 from rmq_cli.inspecting import spark
-from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Url, connected
+from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Url, connected, option
 from rmq_cli.output import ago, counted, emit, note, plain, say, show, shown
 from rmq_core.observe.history import EVENTS, HistoryPoint, Mark
 from rmq_core.transfer.exporting import JournalExport, into_file, into_lines
@@ -23,12 +22,8 @@ _GAUGES = (
 )  # fmt: skip
 _COLUMNS = ("measure", "in all", "most", "latest", "course")
 
-_Minutes = Annotated[
-    int | None, typer.Option("--minutes", "-m", min=1, max=1440, help="How far back, in minutes.", show_default=False)
-]
-_Hours = Annotated[
-    int | None, typer.Option("--hours", min=1, max=720, help="How far back, hour by hour.", show_default=False)
-]
+_Minutes = Annotated[int | None, option("--minutes", "-m", min=1, max=1440, help="How far back, in minutes.")]
+_Hours = Annotated[int | None, option("--hours", min=1, max=720, help="How far back, hour by hour.")]
 
 
 def history(
@@ -103,21 +98,14 @@ def _duration(seconds: float) -> str:
 
 _To = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--to",
         help="The file: its name ends in .ndjson or .jsonl. Without it, the rows are written to stdout.",
-        show_default=False,
         metavar="FILE",
     ),
 ]
 _After = Annotated[
-    str | None,
-    typer.Option(
-        "--after",
-        help="Only entries after this one: the last of the export before.",
-        show_default=False,
-        metavar="ENTRY",
-    ),
+    str | None, option("--after", help="Only entries after this one: the last of the export before.", metavar="ENTRY")
 ]
 
 

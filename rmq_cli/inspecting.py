@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rmq_cli import records
-from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Queues, Registered, Server, Url, connected
+from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Queues, Registered, Server, Url, connected, option
 from rmq_cli.output import Exit, Keyboard, ago, complain, console, emit, note, plain, say, show, table
 from rmq_cli.records import held_leases, held_otherwise
 from rmq_core.admin.verbs import can, lacking_verb
@@ -252,7 +252,7 @@ _REMEMBERED = 12
 _NAMED = 5
 
 _Interval = Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between polls.")]
-_Times = Annotated[int | None, typer.Option("--times", min=1, help="Stop after this many polls.", show_default=False)]
+_Times = Annotated[int | None, option("--times", min=1, help="Stop after this many polls.")]
 
 
 def top(

@@ -22,11 +22,19 @@ from rmq_core.protocol import DEFAULT, DISCIPLINES, WorkQueue, open_queue
 
 LOCAL = "redis://localhost:6379/0"
 
-Queue = Annotated[str, typer.Argument(help="Name of the queue.", show_default=False, metavar="QUEUE")]
-Queues = Annotated[
-    list[str] | None,
-    typer.Argument(help="Names of queues; all when none is named.", show_default=False, metavar="[QUEUE]..."),
-]
+
+def option(*names: str, **details: Any) -> Any:
+    """Return an option that has no default, and so shows none; the help of older versions of Typer would show None."""
+    return typer.Option(*names, **{"show_default": False, **details})
+
+
+def argument(**details: Any) -> Any:
+    """The same as `option`, for an argument."""
+    return typer.Argument(show_default=False, **details)
+
+
+Queue = Annotated[str, argument(help="Name of the queue.", metavar="QUEUE")]
+Queues = Annotated[list[str] | None, argument(help="Names of queues; all when none is named.", metavar="[QUEUE]...")]
 Url = Annotated[
     str,
     typer.Option(
@@ -39,20 +47,18 @@ Url = Annotated[
 ]
 Discipline = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--discipline",
         "-d",
         help="leased, reliable, streams, rotation or jobs; by default the one that the queue is registered with.",
-        show_default=False,
         metavar="NAME",
     ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
         help="A setting of the discipline, for example max_deliveries=3; may be repeated.",
-        show_default=False,
         metavar="NAME=VALUE",
     ),
 ]
@@ -61,11 +67,10 @@ Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many at mo
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 LeaseSeconds = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--lease",
         min=0.001,
         help="Seconds that a message is leased; the lease is extended while its command or handler runs.",
-        show_default=False,
     ),
 ]
 RetryAfter = Annotated[

@@ -9,22 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, Yes, connected
+from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, Yes, argument, connected, option
 from rmq_cli.output import Exit, ago, complain, confirm, counted, emit, say
 from rmq_core.admin.verbs import Argument, Verb
 from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.reports import LeaseInfo
 
-_Lease = Annotated[
-    str, typer.Argument(help="Id of the lease, as `rmq leases` shows it.", show_default=False, metavar="LEASE")
-]
-_Ids = Annotated[list[str], typer.Argument(help="Ids of messages.", show_default=False, metavar="ID...")]
+_Lease = Annotated[str, argument(help="Id of the lease, as `rmq leases` shows it.", metavar="LEASE")]
+_Ids = Annotated[list[str], argument(help="Ids of messages.", metavar="ID...")]
 _Owner = Annotated[
-    str | None,
-    typer.Option(
-        "--owner", help="Only if this is still its owner: a retry may have taken it over.", show_default=False
-    ),
+    str | None, option("--owner", help="Only if this is still its owner: a retry may have taken it over.")
 ]
 _TAKEN = {"queue": set[str](), "lease": {"lease", "owner"}, "message": {"ids"}}
 
@@ -47,14 +42,14 @@ def add_to(app: typer.Typer, verb: Verb) -> None:
     app.command(verb.word, help=_help(verb))(command)
 
 
-def _parameter(argument: Argument) -> Parameter:
-    name, kind, least = argument.name, argument.kind, argument.least
-    text = argument.help + (" For one ID." if argument.single else "")
-    if argument.required:
-        shown = typer.Argument(help=text, min=least, show_default=False, metavar=name.upper())
+def _parameter(taken: Argument) -> Parameter:
+    name, kind, least = taken.name, taken.kind, taken.least
+    text = taken.help + (" For one ID." if taken.single else "")
+    if taken.required:
+        shown = argument(help=text, min=least, metavar=name.upper())
         return Parameter(name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind, shown])
-    option = typer.Option(argument.spelled, help=text, min=least, show_default=False)
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+    shown = option(taken.spelled, help=text, min=least)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown])
 
 
 def _help(verb: Verb) -> str:
@@ -120,10 +115,7 @@ def _named(verb: Verb, queue: Any, lease_id: str, ids: list[str]) -> str | None:
     return f"the lease {lease.id!r}, {ends}; {lease.owner or 'somebody'} holds {held} since {since}; of {queue.name}"
 
 
-_Every = Annotated[
-    float | None,
-    typer.Option("--every", min=0.1, help="Repeat, with this many seconds between two rounds.", show_default=False),
-]
+_Every = Annotated[float | None, option("--every", min=0.1, help="Repeat, with this many seconds between two rounds.")]
 
 
 def reap(

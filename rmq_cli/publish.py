@@ -11,31 +11,21 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from rmq_cli import records
-from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, connected
+from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, argument, connected, option
 from rmq_cli.output import counted, emit, say
 from rmq_core.envelope.codec import Payload
 from rmq_core.errors import ConfigurationError, PayloadError
 
 _Payloads = Annotated[
     list[str] | None,
-    typer.Argument(
-        help="Payloads; read from stdin, one a line, when none is given.", show_default=False, metavar="[PAYLOAD]..."
-    ),
+    argument(help="Payloads; read from stdin, one a line, when none is given.", metavar="[PAYLOAD]..."),
 ]
-_File = Annotated[
-    Path | None, typer.Option("--file", "-f", help="Read payloads from a file, one a line.", show_default=False)
-]
+_File = Annotated[Path | None, option("--file", "-f", help="Read payloads from a file, one a line.")]
 _JsonPayload = Annotated[bool, typer.Option("--json-payload", "-j", help="Payloads are JSON objects or arrays.")]
-_Delay = Annotated[
-    float | None, typer.Option("--delay", min=0, help="Seconds before the messages become ready.", show_default=False)
-]
-_DedupKey = Annotated[
-    str | None,
-    typer.Option("--dedup-key", help="Skip the payload if this key was published already.", show_default=False),
-]
+_Delay = Annotated[float | None, option("--delay", min=0, help="Seconds before the messages become ready.")]
+_DedupKey = Annotated[str | None, option("--dedup-key", help="Skip the payload if this key was published already.")]
 _Headers = Annotated[
-    list[str] | None,
-    typer.Option("--header", "-H", help="A header; may be repeated.", show_default=False, metavar="NAME=VALUE"),
+    list[str] | None, option("--header", "-H", help="A header; may be repeated.", metavar="NAME=VALUE")
 ]
 
 

@@ -14,7 +14,18 @@ import typer
 
 from rmq_cli.consume import pause_after_failure
 from rmq_cli.doctor_checks import paused
-from rmq_cli.opening import LOCAL, Discipline, Json, LeaseSeconds, RetryAfter, Settings, Url, connected
+from rmq_cli.opening import (
+    LOCAL,
+    Discipline,
+    Json,
+    LeaseSeconds,
+    RetryAfter,
+    Settings,
+    Url,
+    argument,
+    connected,
+    option,
+)
 from rmq_cli.output import Exit, complain, emit, here, note
 from rmq_core.errors import ConfigurationError
 from rmq_core.protocol import open_async_queue
@@ -23,21 +34,14 @@ from rmq_core.running import is_awaited
 
 _Handler = Annotated[
     str,
-    typer.Argument(
-        help="The function, such as tasks:handle; also looked for in the current directory.",
-        show_default=False,
-        metavar="MODULE:HANDLER",
+    argument(
+        help="The function, such as tasks:handle; also looked for in the current directory.", metavar="MODULE:HANDLER"
     ),
 ]
-_Queue = Annotated[str, typer.Option("--queue", "-q", help="Name of the queue.", show_default=False, metavar="QUEUE")]
+_Queue = Annotated[str, option("--queue", "-q", help="Name of the queue.", metavar="QUEUE")]
 _MaxMessages = Annotated[
     int | None,
-    typer.Option(
-        "--max-messages",
-        min=1,
-        help="Pass batches of at most this many messages; without it, single messages.",
-        show_default=False,
-    ),
+    option("--max-messages", min=1, help="Pass batches of at most this many messages; without it, single messages."),
 ]
 _Concurrency = Annotated[
     int, typer.Option("--concurrency", "-c", min=1, help="How many threads, or tasks of an `async def`, work at once.")

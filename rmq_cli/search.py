@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
-import typer
-
 from rmq_cli import records
-from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Url, connected
+from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Url, connected, option
 from rmq_cli.output import Watched, ago, counted, emit, note, say, show, watched
 from rmq_core.admin.verbs import can
 from rmq_core.envelope.codec import Message
@@ -17,37 +15,23 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.kernel.base import tools_of
 from rmq_core.reports import Progress, SearchPage
 
-Text = Annotated[
-    str | None,
-    typer.Option("--text", help="Only messages whose payload, as it is stored, has this text.", show_default=False),
-]
+Text = Annotated[str | None, option("--text", help="Only messages whose payload, as it is stored, has this text.")]
 Header = Annotated[
-    str | None,
-    typer.Option(
-        "--header", "-H", help="Only messages with this header.", show_default=False, metavar="NAME or NAME=VALUE"
-    ),
+    str | None, option("--header", "-H", help="Only messages with this header.", metavar="NAME or NAME=VALUE")
 ]
 Reason = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--reason",
         help="Only messages that failed for this reason the last time; * stands for any text, and numbers and ids do"
         " not matter.",
-        show_default=False,
     ),
 ]
 Group = Annotated[
     str | None,
-    typer.Option(
-        "--group",
-        help="Only messages whose last failure is in this group, exactly as `rmq dlq reasons` shows it.",
-        show_default=False,
-    ),
+    option("--group", help="Only messages whose last failure is in this group, exactly as `rmq dlq reasons` shows it."),
 ]
-Ids = Annotated[
-    list[str] | None,
-    typer.Option("--id", help="Only the message with this id; may be repeated.", show_default=False, metavar="ID"),
-]
+Ids = Annotated[list[str] | None, option("--id", help="Only the message with this id; may be repeated.", metavar="ID")]
 
 
 class Conditions:
@@ -86,16 +70,12 @@ class Conditions:
 
 
 COLUMNS = ("state", *records.MESSAGES[:-1], "lease", "owner", records.MESSAGES[-1])
-_States = Annotated[
-    list[str] | None,
-    typer.Option("--state", help="Only messages in this state; may be repeated.", show_default=False),
-]
+_States = Annotated[list[str] | None, option("--state", help="Only messages in this state; may be repeated.")]
 _DedupKey = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--dedup-key",
         help="Tell whether this deduplication key is remembered, so that a message with it counts as a duplicate.",
-        show_default=False,
     ),
 ]
 

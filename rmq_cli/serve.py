@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rmq_cli.opening import LOCAL, Url, settings_of
+from rmq_cli.opening import LOCAL, Url, argument, option, settings_of
 from rmq_cli.output import note
 from rmq_core.errors import ConfigurationError
 
@@ -20,10 +20,7 @@ _Host = Annotated[
     str, typer.Option("--host", help="The address to listen on; other machines reach all but 127.0.0.1 and ::1.")
 ]
 _Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for a free one.")]
-_Tokens = Annotated[
-    Path | None,
-    typer.Option("--tokens", help="File with the hashes of tokens, from `rmq token`.", show_default=False),
-]
+_Tokens = Annotated[Path | None, option("--tokens", help="File with the hashes of tokens, from `rmq token`.")]
 _UserHeader = Annotated[
     str,
     typer.Option(
@@ -31,51 +28,39 @@ _UserHeader = Annotated[
     ),
 ]
 _ChangeUsers = Annotated[
-    list[str] | None,
-    typer.Option("--change-users", help="A user of --user-header who may change; may be repeated.", show_default=False),
+    list[str] | None, option("--change-users", help="A user of --user-header who may change; may be repeated.")
 ]
 _Proxy = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--proxy",
         help="Address or network of a proxy whose headers are believed; may be repeated. For --user-header, 127.0.0.1"
         " and ::1 when none is given.",
-        show_default=False,
         metavar="ADDRESS",
     ),
 ]
 _AllowChanges = Annotated[bool, typer.Option("--allow-changes", help="Let users with the role change queues.")]
-_Audit = Annotated[
-    Path | None,
-    typer.Option("--audit", help="File for the audit log of changes; stderr by default.", show_default=False),
-]
+_Audit = Annotated[Path | None, option("--audit", help="File for the audit log of changes; stderr by default.")]
 _Link = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--link",
         help="airflow=ADDRESS, dagster=ADDRESS or spark=ADDRESS: links who holds leases and who published messages to"
         " their pages; may be repeated. For spark, ADDRESS is the history server, or has {application} in it.",
-        show_default=False,
     ),
 ]
 _Set = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
         help="A setting that the consumers use, for example max_deliveries=3, or work:max_deliveries=3 for the queue"
         " work; may be repeated.",
-        show_default=False,
         metavar="[QUEUE:]NAME=VALUE",
     ),
 ]
-_Role = Annotated[str, typer.Argument(help="numbers, view or change.", show_default=False, metavar="ROLE")]
-_Name = Annotated[
-    str, typer.Argument(help="Who gets the token; the audit log shows it.", show_default=False, metavar="NAME")
-]
-_File = Annotated[
-    Path | None,
-    typer.Option("--tokens", help="File to which the token's line is added.", show_default=False),
-]
+_Role = Annotated[str, argument(help="numbers, view or change.", metavar="ROLE")]
+_Name = Annotated[str, argument(help="Who gets the token; the audit log shows it.", metavar="NAME")]
+_File = Annotated[Path | None, option("--tokens", help="File to which the token's line is added.")]
 
 
 def serve(

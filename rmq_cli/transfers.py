@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, connected
+from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, argument, connected, option
 from rmq_cli.output import counted, emit, note, say, shown
 from rmq_cli.search import Conditions, Group, Header, Ids, Reason, Text
 from rmq_core import __version__
@@ -20,10 +20,7 @@ from rmq_core.transfer.exporting import Export, ExportFile
 from rmq_core.transfer.importing import Import, ImportOptions, ImportReport
 
 _States = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--state", help=f"Only messages in this state ({', '.join(STATES)}); may be repeated.", show_default=False
-    ),
+    list[str] | None, option("--state", help=f"Only messages in this state ({', '.join(STATES)}); may be repeated.")
 ]
 _Leased = Annotated[
     bool, typer.Option("--include-leased", help="Also messages that consumers hold; these may still finish them.")
@@ -32,15 +29,12 @@ _Live = Annotated[
     bool,
     typer.Option("--live", help="Export a queue that is not paused; messages that move may be lost or doubled."),
 ]
-_File = Annotated[
-    Path | None, typer.Argument(help="The export; read from stdin when left out.", show_default=False, metavar="[FILE]")
-]
+_File = Annotated[Path | None, argument(help="The export; read from stdin when left out.", metavar="[FILE]")]
 _Name = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--as",
         help="Name under which the queue remembers the progress; by default the exported queue and its discipline.",
-        show_default=False,
         metavar="NAME",
     ),
 ]
