@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from rmq_cli import consume, dead, doctor, history, inspecting, operating, publish, running, search, serve, transfers
-from rmq_cli.opening import LOCAL, Discipline, Json, Url
+from rmq_cli.opening import At, command
 from rmq_cli.output import Exit, escape_what_is_missing, report
 from rmq_core import __version__
 from rmq_core.admin.verbs import VERBS, offered
@@ -36,9 +36,9 @@ def _given(ctx: Any) -> list[str]:
     ]
 
 
-def shared(*, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+def shared(*, at: At) -> None:
     """Parse the options before a command; `Group` passes them on to the command."""
-    del url, discipline, as_json
+    del at
 
 
 def _print_version(wanted: bool) -> None:
@@ -53,60 +53,66 @@ _Version = Annotated[
 ]
 
 
-def root(*, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False, version: _Version = False) -> None:
+def root(*, at: At, version: _Version = False) -> None:
     """Parse the options before a command; the groups of commands have all of them except `--version`."""
-    del url, discipline, as_json, version
+    del at, version
 
 
 # Rich tracebacks would print local variables, and with them tokens and payloads.
 app = typer.Typer(
     name="rmq",
     cls=Group,
-    callback=root,
+    callback=command(root),
     help="Queues on Redis: publish, consume, inspect, repair. The exit code is 0 when all went well, 1 when something"
     " failed, 2 for a wrong parameter, 3 when Redis does not answer, 4 when there is no room.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-queues = typer.Typer(cls=Group, callback=shared, help="All queues of a server.", no_args_is_help=True)
+queues = typer.Typer(cls=Group, callback=command(shared), help="All queues of a server.", no_args_is_help=True)
 letters = typer.Typer(
-    cls=Group, callback=shared, help="Dead letters: messages that failed too often.", no_args_is_help=True
+    cls=Group, callback=command(shared), help="Dead letters: messages that failed too often.", no_args_is_help=True
 )
 journals = typer.Typer(
     cls=Group,
-    callback=shared,
+    callback=command(shared),
     help="Journals: who published, claimed and settled which messages.",
     no_args_is_help=True,
 )
 
-app.command()(publish.publish)
-app.command()(consume.consume)
-app.command()(running.run)
-app.command()(inspecting.stats)
-app.command()(inspecting.peek)
-app.command()(inspecting.leases)
+
+def add(group: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:
+    """Add a function as a command, under its own name unless another is given."""
+    group.command(name)(command(function))
+
+
+add(app, publish.publish)
+add(app, consume.consume)
+add(app, running.run)
+add(app, inspecting.stats)
+add(app, inspecting.peek)
+add(app, inspecting.leases)
 for verb in offered():
     operating.add_to(app, verb)
-app.command()(search.search)
-app.command()(transfers.export)
-app.command("import")(transfers.import_)
-app.command()(operating.reap)
-app.command()(doctor.doctor)
-app.command()(inspecting.top)
-app.command()(serve.serve)
-app.command()(serve.token)
-app.command()(history.history)
-app.command()(history.mark)
-app.command()(inspecting.why)
-queues.command("list")(inspecting.listed)
+add(app, search.search)
+add(app, transfers.export)
+add(app, transfers.import_, "import")
+add(app, operating.reap)
+add(app, doctor.doctor)
+add(app, inspecting.top)
+add(app, serve.serve)
+add(app, serve.token)
+add(app, history.history)
+add(app, history.mark)
+add(app, inspecting.why)
+add(queues, inspecting.listed, "list")
 operating.add_to(queues, VERBS["unregister"])
-letters.command("list")(dead.listed)
-letters.command("reasons")(dead.reasons)
-letters.command("edit")(dead.edit)
-letters.command("redrive")(dead.redrive)
-letters.command("purge")(dead.purge)
-journals.command("export")(history.export)
+add(letters, dead.listed, "list")
+add(letters, dead.reasons, "reasons")
+add(letters, dead.edit, "edit")
+add(letters, dead.redrive, "redrive")
+add(letters, dead.purge, "purge")
+add(journals, history.export, "export")
 app.add_typer(queues, name="queues")
 app.add_typer(letters, name="dlq")
 app.add_typer(journals, name="journal")

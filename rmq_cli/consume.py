@@ -16,19 +16,7 @@ import typer
 
 from rmq_cli import records
 from rmq_cli.doctor_checks import paused
-from rmq_cli.opening import (
-    LOCAL,
-    Discipline,
-    Json,
-    LeaseSeconds,
-    Queue,
-    RetryAfter,
-    Settings,
-    Url,
-    argument,
-    connected,
-    option,
-)
+from rmq_cli.opening import At, LeaseSeconds, Queue, RetryAfter, Settings, argument, option
 from rmq_cli.output import Exit, complain, here, json_of, note, plain
 from rmq_core.batch import Batch
 from rmq_core.envelope.codec import Message, plain_fields
@@ -111,9 +99,7 @@ def consume(
     lease: LeaseSeconds = None,
     retry_after: RetryAfter = None,
     settings: Settings = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
+    at: At,
 ) -> None:
     """Take messages: print and ack each, or run a command for each.
 
@@ -123,12 +109,8 @@ def consume(
     """
     if command and shutil.which(command[0]) is None:
         raise ConfigurationError(f"command {command[0]!r} was not found; nothing was claimed")
-    with (
-        connected(url) as server,
-        server.queue(queue, discipline, settings) as opened,
-        closing(Stopping()) as stopping,
-    ):
-        consumer = Consumer(opened, command or (), stopping, most, as_json=as_json)
+    with at.queue(queue, settings) as opened, closing(Stopping()) as stopping:
+        consumer = Consumer(opened, command or (), stopping, most, as_json=at.as_json)
         if follow and (why := paused(opened)):
             complain(why)
         report = consumer.run(wait, lease, pause_after_failure(opened, retry_after), follow=follow)

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import typer
 
 from rmq_cli import records
-from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Url, Yes, argument, connected, option
+from rmq_cli.opening import At, Count, Queue, Yes, argument, option
 from rmq_cli.output import Exit, Watched, complain, confirm, counted, emit, here, note, preview, say, show, watched
-from rmq_cli.search import Conditions, Group, Header, Ids, Reason, Text, matching
+from rmq_cli.search import Conditions, matching
 from rmq_core.admin.verbs import check_conditions, conditional
 from rmq_core.envelope.codec import Message, Payload
 from rmq_core.envelope.matching import Match
@@ -27,27 +27,25 @@ from rmq_core.reports import OnProgress
 _Most = Annotated[int | None, option("--max", min=1, help="How many at most; all when left out.")]
 
 
-def listed(
-    queue: Queue, *, count: Count = 10, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
-) -> None:
+def listed(queue: Queue, *, count: Count = 10, at: At) -> None:
     """List the newest dead letters and the reasons of their failures."""
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         found = opened.admin.dead_letters(count)
-    if as_json:
+    if at.as_json:
         for message in found:
             emit(records.message_record(queue, message))
         return
     show(records.MESSAGES, map(records.message_row, found), f"{queue} has no dead letters")
 
 
-def reasons(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+def reasons(queue: Queue, *, at: At) -> None:
     """Group the dead letters by the reasons of their last failures; # stands for numbers and ids.
 
     `--group` of the other commands takes one of them.
     """
-    with connected(url) as server, server.queue(queue, discipline) as opened, watched("") as watch:
+    with at.queue(queue) as opened, watched("") as watch:
         found = opened.admin.dead_reasons(progress=watch.step)
-    if as_json:
+    if at.as_json:
         for group in found:
             emit(records.reason_record(queue, group))
     else:
@@ -55,63 +53,37 @@ def reasons(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as
     watch.end()
 
 
-def redrive(
-    queue: Queue,
-    *,
-    most: _Most = None,
-    text: Text = None,
-    header: Header = None,
-    reason: Reason = None,
-    group: Group = None,
-    message_id: Ids = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
-) -> None:
+def redrive(queue: Queue, *, most: _Most = None, chosen: Conditions, at: At) -> None:
     """Make dead letters ready again with a fresh delivery budget, the oldest first: all, or those that options choose.
 
     Ctrl-C ends it between two steps; what was done so far stays done.
     """
-    chosen = Conditions(text, header, reason, group, message_id)
-    with connected(url) as server, server.queue(queue, discipline) as opened, watched("redriven") as watch:
+    with at.queue(queue) as opened, watched("redriven") as watch:
         able = opened.admin
         if chosen:
             check_conditions(opened, "redrive")
             _each(chosen, watch, most, lambda left, where: able.redrive(left, where=where, progress=watch.step))
         else:
             watch.done = able.redrive(most, **_progress_of(opened, watch))
-    _print_done(queue, "redriven", watch.done, as_json=as_json)
+    _print_done(queue, "redriven", watch.done, as_json=at.as_json)
     watch.end()
 
 
-def purge(
-    queue: Queue,
-    *,
-    text: Text = None,
-    header: Header = None,
-    reason: Reason = None,
-    group: Group = None,
-    message_id: Ids = None,
-    yes: Yes = False,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
-) -> None:
+def purge(queue: Queue, *, chosen: Conditions, yes: Yes = False, at: At) -> None:
     """Delete dead letters of a queue: all, or those that the options choose; ask first, and say how many."""
-    chosen = Conditions(text, header, reason, group, message_id)
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         able = opened.admin
         if chosen:
             check_conditions(opened, "purge")
         if not yes and (dead := _number(opened, chosen)):
-            whose = f"of {queue} ({opened.discipline}) on {server.settings}"
+            whose = f"of {queue} ({opened.discipline}) on {at.settings}"
             confirm(f"Delete {counted(dead, 'dead letter')} {whose}{f' with {chosen}' if chosen else ''}?")
         with watched("purged") as watch:
             if chosen:
                 _each(chosen, watch, None, lambda _, where: able.purge("dead", where=where, progress=watch.step))
             else:
                 watch.done = able.purge("dead")
-    _print_done(queue, "purged", watch.done, as_json=as_json)
+    _print_done(queue, "purged", watch.done, as_json=at.as_json)
     watch.end()
 
 
@@ -172,15 +144,13 @@ def edit(
     header: _Headers = None,
     drop_header: _Dropped = None,
     yes: Yes = False,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
+    at: At,
 ) -> None:
     """Redrive a dead letter with another payload or other headers.
 
     Its id and history stay; its delivery budget is fresh.
     """
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         change = opened.admin.edit
         letter = _letter(opened, message_id)
         headers = _headers(letter, header or [], drop_header or [])
@@ -191,7 +161,7 @@ def edit(
         if not yes:
             confirm(_question(queue, letter, new, headers))
         done = change(message_id, new, headers, by=here())
-    if as_json:
+    if at.as_json:
         emit({"queue": queue, "id": message_id, "redriven": int(done)})
     elif done:
         say(f"redrove {message_id} of {queue}, edited")

@@ -19,7 +19,7 @@ import typer
 from rich.text import Text
 
 from rmq_cli.doctor_checks import Finding, Level, examine, examine_formats, examine_pause, gather, needed
-from rmq_cli.opening import LOCAL, Discipline, Json, Registered, Server, Url, argument, connected
+from rmq_cli.opening import At, Registered, Server, argument, connected
 from rmq_cli.output import Exit, console, counted, emit, plain, table
 from rmq_core.admin.verbs import can
 from rmq_core.errors import FormatMismatch, RedisMessageQueueError, ScriptFailed
@@ -82,22 +82,22 @@ _Name = Annotated[
 ]
 
 
-def doctor(queue: _Name = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+def doctor(queue: _Name = None, *, at: At) -> None:
     """Check a server and its queues: version, persistence, memory, permissions, clients, formats; change nothing.
 
     The exit code is 1 when something must be changed. It queries Airflow and Dagster if they are installed and
     configured here, and warns of settings of theirs that stop queues. For a named queue, it reports whether the queue
     is paused and which leases have a holder that has ended.
     """
-    with connected(url) as server:
-        known = discipline or _discipline_of(server, queue)
+    with connected(at.url) as server:
+        known = at.discipline or _discipline_of(server, queue)
         findings = examine(server.ask(gather(needed(known, queue))))
         findings += [*_formats(server, queue, known), *examine_orchestrators()]
         if queue is not None:
             findings += _of_queue(server, queue, known)
         where = str(server.settings)
     failed = any(finding.level == Level.FAIL for finding in findings)
-    if as_json:
+    if at.as_json:
         rows = [{**finding._asdict(), "level": finding.level.value} for finding in findings]
         emit({"ok": not failed, "server": where, "discipline": known, "findings": rows})
     else:

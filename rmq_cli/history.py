@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from rich.text import Text
 
 from rmq_cli.inspecting import spark
-from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Url, connected, option
+from rmq_cli.opening import At, Queue, option
 from rmq_cli.output import ago, counted, emit, note, plain, say, show, shown
 from rmq_core.observe.history import EVENTS, HistoryPoint, Mark
 from rmq_core.transfer.exporting import JournalExport, into_file, into_lines
@@ -26,24 +26,16 @@ _Minutes = Annotated[int | None, option("--minutes", "-m", min=1, max=1440, help
 _Hours = Annotated[int | None, option("--hours", min=1, max=720, help="How far back, hour by hour.")]
 
 
-def history(
-    queue: Queue,
-    *,
-    minutes: _Minutes = None,
-    hours: _Hours = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
-) -> None:
+def history(queue: Queue, *, minutes: _Minutes = None, hours: _Hours = None, at: At) -> None:
     """Show what happened to the messages of a queue, minute by minute: the last hour unless --minutes or --hours.
 
     With --json, a line for each minute or hour, oldest first, then a line for each mark.
     """
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         admin: Any = opened.admin
         points: list[HistoryPoint] = admin.history(minutes=minutes, hours=hours)
         marks = [mark for mark in admin.marks() if mark.at >= points[0].at]
-    if as_json:
+    if at.as_json:
         for each in points:
             emit({"queue": queue, **each.record()})
         for mark in marks:
@@ -52,11 +44,11 @@ def history(
     _show(queue, points, marks)
 
 
-def mark(queue: Queue, text: str, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+def mark(queue: Queue, text: str, *, at: At) -> None:
     """Mark this moment in the history of a queue, for example `rmq mark orders "deployed 1.4"`."""
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         opened.admin.mark(text)
-    if as_json:
+    if at.as_json:
         emit({"queue": queue, "mark": text})
     else:
         say(f"marked {queue}: {text}")
@@ -109,26 +101,18 @@ _After = Annotated[
 ]
 
 
-def export(
-    queue: Queue,
-    *,
-    to: _To = None,
-    after: _After = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
-) -> None:
+def export(queue: Queue, *, to: _To = None, after: _After = None, at: At) -> None:
     """Write the journal of a queue, oldest entry first, and remove nothing; a line of JSON for each entry.
 
     Says at the end which entry was the last, for the --after of the next export.
     """
     opened_file = into_lines(sys.stdout.buffer) if to is None else into_file(to)
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         made = JournalExport(opened, after=after)
         with shown("exported") as line:
             made.write(opened_file, line.report)
         sys.stdout.buffer.flush()
-    if as_json:
+    if at.as_json:
         emit({"queue": queue, "exported": made.rows, "last": made.last}, errors=to is None)
         return
     note(f"exported {counted(made.rows, 'row')} of the journal of {queue}" + _next(made))

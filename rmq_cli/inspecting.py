@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rmq_cli import records
-from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Queues, Registered, Server, Url, connected, option
+from rmq_cli.opening import LOCAL, At, Count, Json, Queue, Queues, Registered, Server, Url, connected, option
 from rmq_cli.output import Exit, Keyboard, ago, complain, console, emit, note, plain, say, show, table
 from rmq_cli.records import held_leases, held_otherwise
 from rmq_core.admin.verbs import can, lacking_verb
@@ -108,16 +108,16 @@ _State = Annotated[
 ]
 
 
-def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+def stats(queue: Queues = None, *, at: At) -> None:
     """Show how many messages of queues are ready, delayed, leased and dead.
 
     Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
     those that failed together, and no others. Queues that cannot be read are named on stderr; if one of them was named,
     the exit code is 1.
     """
-    with connected(url) as server:
-        found, unread = stats_of_each(chosen(server, queue, discipline), partial(stats_of, server))
-    if as_json:
+    with connected(at.url) as server:
+        found, unread = stats_of_each(chosen(server, queue, at.discipline), partial(stats_of, server))
+    if at.as_json:
         for each, numbers in found:
             emit(records.stats_record(*each, numbers))
     elif found or not unread:
@@ -128,36 +128,26 @@ def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = No
         raise typer.Exit(Exit.FAILED)
 
 
-def peek(
-    queue: Queue,
-    *,
-    state: _State = State.READY,
-    count: Count = 10,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
-) -> None:
+def peek(queue: Queue, *, state: _State = State.READY, count: Count = 10, at: At) -> None:
     """Show the messages that would be claimed next, or those in another state, without moving them."""
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         found = seen(opened, state, count)
-    if as_json:
+    if at.as_json:
         for one in found:
             emit(record(queue, state, one))
         return
     show(COLUMNS[state], [row(state, one) for one in found], f"nothing is {state} in {queue}")
 
 
-def leases(
-    queue: Queue, *, count: Count = 100, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
-) -> None:
+def leases(queue: Queue, *, count: Count = 100, at: At) -> None:
     """Show who holds messages, and for how long: the leases, those that expire first come first; workers and consumers.
 
     A lease of isolated messages holds fewer than its claim requested: they failed together before and are retried in
     smaller groups.
     """
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         found, holders = held_leases(opened, count), held_otherwise(opened)
-    if as_json:
+    if at.as_json:
         for lease, first in found:
             emit(records.lease_record(queue, lease, first))
         for holder in holders:
@@ -223,16 +213,14 @@ _Message = Annotated[str, typer.Argument(help="The id that publish returned.")]
 _COLUMNS = ("at (UTC)", "what", "who", "lease", "detail", "known from")
 
 
-def why(
-    queue: Queue, message: _Message, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
-) -> None:
+def why(queue: Queue, message: _Message, *, at: At) -> None:
     """Show what happened to a message: when it was published, claimed, failed, settled, by whom, and where it is now.
 
     What happened to a message that is gone is only known if the queue has a journal.
     """
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         timeline: Timeline = opened.admin.why(message)
-    if as_json:
+    if at.as_json:
         emit(timeline.record())
         return
     say(f"{message} of {queue}: {timeline.state}; {timeline.verdict}")
@@ -255,24 +243,16 @@ _Interval = Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Sec
 _Times = Annotated[int | None, option("--times", min=1, help="Stop after this many polls.")]
 
 
-def top(
-    queue: Queues = None,
-    *,
-    interval: _Interval = 2,
-    times: _Times = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
-) -> None:
+def top(queue: Queues = None, *, interval: _Interval = 2, times: _Times = None, at: At) -> None:
     """Show a live view of all or the named queues; q or Ctrl-C quits.
 
     Without a terminal, or with --json, append each poll to the output.
     """
     with (
-        connected(url) as server,
-        closing(Monitor(server, queue, discipline)) as watch,
+        connected(at.url) as server,
+        closing(Monitor(server, queue, at.discipline)) as watch,
         closing(Stopping()) as stopping,
-        _shown(watch, as_json=as_json) as show,
+        _shown(watch, as_json=at.as_json) as show,
         Keyboard() as keyboard,
     ):
         while not stopping.is_set():

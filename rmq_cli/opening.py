@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import update_wrapper
+from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
@@ -88,6 +91,40 @@ R = TypeVar("R")
 _PATIENCE_S = 2.0
 
 
+class Options:
+    """The base of options that several commands take together; `command` makes one of what was given."""
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function as Typer takes it: in place of each parameter that is Options, with those options."""
+    parameters = signature(function, eval_str=True).parameters.values()
+    together = {each.name: each.annotation for each in parameters if _is_options(each.annotation)}
+    fields = {name: signature(kind, eval_str=True).parameters for name, kind in together.items()}
+    shown = [
+        each.replace(kind=Parameter.KEYWORD_ONLY)
+        for known in parameters
+        for each in (fields[known.name].values() if known.name in fields else (known,))
+    ]
+
+    def run(**given: Any) -> None:
+        for name, kind in together.items():
+            given[name] = kind(**{field: given.pop(field) for field in fields[name]})
+        function(**given)
+
+    return presented(update_wrapper(run, function), shown)
+
+
+def _is_options(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Options)
+
+
+def presented(run: Callable[..., None], shown: Sequence[Parameter]) -> Callable[..., None]:
+    """Return a function that Typer takes for one with these parameters."""
+    run.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in shown}
+    return run
+
+
 class Registered(NamedTuple):
     """A queue in the registry, which records each queue on first use."""
 
@@ -153,6 +190,26 @@ def connected(url: str) -> Iterator[Server]:
     with closing(Server(settings, sync_client(settings)[0])) as server:
         server.ask(_ping())
         yield server
+
+
+@dataclass(frozen=True)
+class At(Options):
+    """Where a command works, and whether it answers in JSON."""
+
+    url: Url = LOCAL
+    discipline: Discipline = None
+    as_json: Json = False
+
+    @property
+    def settings(self) -> RedisSettings:
+        """The settings of the URL."""
+        return settings_of(self.url)
+
+    @contextmanager
+    def queue(self, name: str, settings: Sequence[str] | None = None, *, new: bool = False) -> Iterator[WorkQueue]:
+        """Connect, and open a queue as `Server.queue` does."""
+        with connected(self.url) as server, server.queue(name, self.discipline, settings, new=new) as opened:
+            yield opened
 
 
 def configured(queue: Any, client: Any, settings: Sequence[str]) -> WorkQueue:

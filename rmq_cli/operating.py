@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from typing import Annotated, Any
 
 import typer
 
-from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, Yes, argument, connected, option
+from rmq_cli.opening import At, Queue, Settings, Yes, argument, command, option, presented
 from rmq_cli.output import Exit, ago, complain, confirm, counted, emit, say
 from rmq_core.admin.verbs import Argument, Verb
 from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable
@@ -26,20 +26,18 @@ _TAKEN = {"queue": set[str](), "lease": {"lease", "owner"}, "message": {"ids"}}
 
 def add_to(app: typer.Typer, verb: Verb) -> None:
     """Add the command of a verb."""
-    taken = {"queue", "url", "discipline", "as_json"} | _TAKEN[verb.needs]
+    taken = {"queue", "at"} | _TAKEN[verb.needs]
     taken |= {name for name, used in (("yes", verb.warns), ("settings", verb.settings)) if used}
     known = signature(_change, eval_str=True).parameters.items()
     shown = [each.replace(kind=Parameter.KEYWORD_ONLY) for name, each in known if name in taken]
     at = 2 if verb.needs == "lease" else 1  # before the IDs, of which there may be several
     shown[at:at] = map(_parameter, verb.takes)
 
-    def command(**given: Any) -> None:
+    def run(**given: Any) -> None:
         more = {each.name: value for each in verb.takes if (value := given.pop(each.name)) is not None}
         _change(verb, **{"lease": "", "ids": [], **given}, more=more)
 
-    command.__signature__ = Signature(shown)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in shown}
-    app.command(verb.word, help=_help(verb))(command)
+    app.command(verb.word, help=_help(verb))(command(presented(run, shown)))
 
 
 def _parameter(taken: Argument) -> Parameter:
@@ -68,17 +66,15 @@ def _change(
     owner: _Owner = None,
     yes: Yes = False,
     settings: Settings = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
+    at: At,
 ) -> None:
     if len(ids) > 1 and (single := [each.spelled for each in verb.takes if each.single and each.name in more]):
         raise ConfigurationError(f"{single[0]} is about one message: name one ID")
     missing: list[str] = []
-    with connected(url) as server, server.queue(queue, discipline, settings) as opened:
+    with at.queue(queue, settings) as opened:
         change = getattr(opened.admin, verb.name)
         if verb.warns and not yes and (it := _named(verb, opened, lease, ids)):
-            confirm(verb.asks.format(it=f"{it} ({opened.discipline}) on {server.settings}"))
+            confirm(verb.asks.format(it=f"{it} ({opened.discipline}) on {at.settings}"))
         if verb.needs == "lease":
             found = change(lease, if_owner=owner, **more)
         elif verb.needs == "message":
@@ -87,7 +83,7 @@ def _change(
         else:
             found = change(**more)
     answer = verb.answer(found)
-    if as_json:
+    if at.as_json:
         about = {"lease": lease} if verb.needs == "lease" else {}
         about |= {each.name: more[each.name] for each in verb.takes if each.required}
         emit({"queue": queue, **about, **answer, **({"missing": missing} if verb.needs == "message" else {})})
@@ -118,26 +114,18 @@ def _named(verb: Verb, queue: Any, lease_id: str, ids: list[str]) -> str | None:
 _Every = Annotated[float | None, option("--every", min=0.1, help="Repeat, with this many seconds between two rounds.")]
 
 
-def reap(
-    queue: Queue,
-    *,
-    every: _Every = None,
-    settings: Settings = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
-) -> None:
+def reap(queue: Queue, *, every: _Every = None, settings: Settings = None, at: At) -> None:
     """Requeue messages that dead or stuck workers have held for too long.
 
     Only `reliable` queues need it: in the other disciplines, each claim also reclaims expired messages.
     """
-    with connected(url) as server, server.queue(queue, discipline, settings) as opened, closing(Stopping()) as stopping:
+    with at.queue(queue, settings) as opened, closing(Stopping()) as stopping:
         if every is None:
-            _round(opened, as_json=as_json)
+            _round(opened, as_json=at.as_json)
             return
         while not stopping.is_set():
             try:
-                _round(opened, as_json=as_json)
+                _round(opened, as_json=at.as_json)
             except (QueueUnavailable, QueueFull) as error:  # the next round may succeed
                 complain(str(error))
             stopping.rest(every)

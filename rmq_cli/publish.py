@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from rmq_cli import records
-from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, argument, connected, option
+from rmq_cli.opening import At, Queue, Settings, argument, option
 from rmq_cli.output import counted, emit, say
 from rmq_core.envelope.codec import Payload
 from rmq_core.errors import ConfigurationError, PayloadError
@@ -39,18 +39,16 @@ def publish(
     dedup_key: _DedupKey = None,
     header: _Headers = None,
     settings: Settings = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
+    at: At,
 ) -> None:
     """Add messages to a queue. A new queue is created, with the discipline leased unless --discipline is given."""
     texts = _texts(payload or (), file)
     payloads: Iterable[Payload] = map(_parsed, texts) if json_payload else texts
     key_of = _key(dedup_key, payload or ())
-    with connected(url) as server, server.queue(queue, discipline, settings, new=True) as opened:
+    with at.queue(queue, settings, new=True) as opened:
         report = opened.publish_many(payloads, dedup_key=key_of, delay=delay, headers=_headers(header or ()))
         kind = opened.discipline
-    if as_json:
+    if at.as_json:
         emit(records.report_record(queue, kind, report))
         return
     besides = [counted(report.duplicates, "duplicate")] if report.duplicates else []

@@ -14,18 +14,7 @@ import typer
 
 from rmq_cli.consume import pause_after_failure
 from rmq_cli.doctor_checks import paused
-from rmq_cli.opening import (
-    LOCAL,
-    Discipline,
-    Json,
-    LeaseSeconds,
-    RetryAfter,
-    Settings,
-    Url,
-    argument,
-    connected,
-    option,
-)
+from rmq_cli.opening import At, LeaseSeconds, RetryAfter, Settings, argument, option
 from rmq_cli.output import Exit, complain, emit, here, note
 from rmq_core.errors import ConfigurationError
 from rmq_core.protocol import open_async_queue
@@ -63,9 +52,7 @@ def run(
     lease: LeaseSeconds = None,
     retry_after: RetryAfter = None,
     settings: Settings = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
+    at: At,
 ) -> None:
     """Pass messages to a Python function: acked when it returns, nacked when it raises.
 
@@ -74,7 +61,7 @@ def run(
     """
     function = _load(handler)
     _show_log()
-    with connected(url) as server, server.queue(queue, discipline, settings) as opened:
+    with at.queue(queue, settings) as opened:
         if not until_empty and (why := paused(opened)):
             complain(why)
         options: dict[str, Any] = {
@@ -87,11 +74,11 @@ def run(
             "owner": here(),
         }
         if is_awaited(function):
-            report = _run_tasks(server.settings, opened, function, options)
+            report = _run_tasks(at.settings, opened, function, options)
         else:
             report = opened.run(function, **options)
         why = paused(opened) if until_empty else None
-    if as_json:
+    if at.as_json:
         emit({"queue": queue, "discipline": opened.discipline, **report._asdict()})
     else:
         note(str(report))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
 from rmq_cli import records
-from rmq_cli.opening import LOCAL, Count, Discipline, Json, Queue, Url, connected, option
+from rmq_cli.opening import At, Count, Options, Queue, option
 from rmq_cli.output import Watched, ago, counted, emit, note, say, show, watched
 from rmq_core.admin.verbs import can
 from rmq_core.envelope.codec import Message
@@ -34,18 +34,18 @@ Group = Annotated[
 Ids = Annotated[list[str] | None, option("--id", help="Only the message with this id; may be repeated.", metavar="ID")]
 
 
-class Conditions:
+class Conditions(Options):
     """What the options of a command choose. `ids` are alternatives; everything else has to be met together."""
 
     def __init__(
         self,
-        text: str | None = None,
-        header: str | None = None,
-        reason: str | None = None,
-        group: str | None = None,
-        ids: list[str] | None = None,
+        text: Text = None,
+        header: Header = None,
+        reason: Reason = None,
+        group: Group = None,
+        message_id: Ids = None,
     ) -> None:
-        self.ids = ids or []
+        self.ids = message_id or []
         given = {"text": text, "header": header, "reason": reason, "group": group}
         self._given = {name: value for name, value in given.items() if value}
 
@@ -90,33 +90,20 @@ class Hit(NamedTuple):
 
 
 def search(
-    queue: Queue,
-    *,
-    state: _States = None,
-    text: Text = None,
-    header: Header = None,
-    reason: Reason = None,
-    group: Group = None,
-    message_id: Ids = None,
-    dedup_key: _DedupKey = None,
-    count: Count = 100,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
+    queue: Queue, *, state: _States = None, wanted: Conditions, dedup_key: _DedupKey = None, count: Count = 100, at: At
 ) -> None:
     """Find messages, page by page and without moving them; Ctrl-C ends the search and shows what was found so far."""
-    wanted = Conditions(text, header, reason, group, message_id)
     if not wanted and dedup_key is None:
         raise ConfigurationError("say what to search for: --id, --text, --header, --reason, --group or --dedup-key")
-    with connected(url) as server, server.queue(queue, discipline) as opened:
+    with at.queue(queue) as opened:
         if dedup_key is not None:
-            _tell_key(opened, dedup_key, as_json=as_json)
+            _tell_key(opened, dedup_key, as_json=at.as_json)
         if not wanted:
             return
         states = _states(opened, state)
         with watched("found") as watch:
             hits = list(_hits(opened, states, wanted.matches, count, watch))
-    _show(queue, hits, as_json=as_json)
+    _show(queue, hits, as_json=at.as_json)
     if len(hits) == count:
         note(f"these are the first {counted(count, 'message')}: --count shows more")
     watch.end()

@@ -10,9 +10,9 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from rmq_cli.opening import LOCAL, Discipline, Json, Queue, Settings, Url, argument, connected, option
+from rmq_cli.opening import At, Queue, Settings, argument, connected, option
 from rmq_cli.output import counted, emit, note, say, shown
-from rmq_cli.search import Conditions, Group, Header, Ids, Reason, Text
+from rmq_cli.search import Conditions
 from rmq_core import __version__
 from rmq_core.envelope.stored import STATES
 from rmq_core.errors import ConfigurationError
@@ -48,27 +48,20 @@ def export(
     state: _States = None,
     include_leased: _Leased = False,
     live: _Live = False,
-    text: Text = None,
-    header: Header = None,
-    reason: Reason = None,
-    group: Group = None,
-    message_id: Ids = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
+    chosen: Conditions,
+    at: At,
 ) -> None:
     """Write the messages of a queue to stdout, one JSON object a line, and remove none of them.
 
     The queue has to be paused, so that no message moves meanwhile. `rmq import` reads the file.
     """
-    chosen = Conditions(text, header, reason, group, message_id).matches
-    with connected(url) as server, server.queue(queue, discipline) as opened:
-        made = Export(opened, __version__, states=state, include_leased=include_leased, live=live, where=chosen)
+    with at.queue(queue) as opened:
+        made = Export(opened, __version__, states=state, include_leased=include_leased, live=live, where=chosen.matches)
         with shown("exported") as line:
             for each in made.lines(line.report):
                 sys.stdout.buffer.write(each)
             sys.stdout.buffer.flush()
-        _say_exported(queue, made, selected=bool(chosen), as_json=as_json)
+        _say_exported(queue, made, selected=bool(chosen), as_json=at.as_json)
 
 
 def import_(
@@ -80,9 +73,7 @@ def import_(
     edited: _Edited = False,
     dry_run: _DryRun = False,
     settings: Settings = None,
-    url: Url = LOCAL,
-    discipline: Discipline = None,
-    as_json: Json = False,
+    at: At,
 ) -> None:
     """Add the messages of an export to a queue; a run that was interrupted goes on when it is started again.
 
@@ -90,9 +81,9 @@ def import_(
     discipline of the export unless --discipline is given. Queues of the disciplines leased and jobs take imports.
     """
     options = ImportOptions(_chosen_states(state), edited)
-    with connected(url) as server, _opened(file) as lines:
+    with connected(at.url) as server, _opened(file) as lines:
         read = ExportFile(lines)
-        kind = discipline or server.discipline_of(queue) or read.header.discipline
+        kind = at.discipline or server.discipline_of(queue) or read.header.discipline
         with server.queue(queue, kind, settings, new=True) as opened, shown("imported") as line:
             made = Import(opened, name or f"{read.header.queue}.{read.header.discipline}", options)
             if dry_run or lines.seekable():
@@ -100,7 +91,7 @@ def import_(
                 lines.seek(0) if not dry_run else None
             if not dry_run:
                 report = made.run(ExportFile(lines) if lines.seekable() else read, line.report)
-    _say_imported(queue, kind, report, dry_run=dry_run, as_json=as_json)
+    _say_imported(queue, kind, report, dry_run=dry_run, as_json=at.as_json)
 
 
 @contextmanager
