@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from rmq_core._version import __version__ as __version__
 from rmq_core.batch import Batch
-from rmq_core.connection.clients import sync_client as _client
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.matching import Match
@@ -30,11 +29,7 @@ from rmq_core.errors import (
     UnrecoverableError,
     Unsupported,
 )
-from rmq_core.errors import translated as _translated
-from rmq_core.kernel.registry import found_in as _found_in
-from rmq_core.kernel.registry import list_all as _list_all
-from rmq_core.kernel.registry import look_up as _look_up
-from rmq_core.kernel.registry import named_in as _named_in
+from rmq_core.kernel.registry import discipline_of, disciplines, queues
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.queue import LeasedQueue, backlogs, holding
 from rmq_core.messages import Isolation, Lease, NewMessage, Stage
@@ -75,33 +70,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def queues(redis: Any) -> list[str]:
-    """Return the names of all queues that were ever published to or claimed from on this server."""
-    return sorted(disciplines(redis))
-
-
-def disciplines(redis: Any) -> dict[str, str]:
-    """Return the discipline of each queue that `queues` lists, by queue name; `open_queue` takes both."""
-    client, owned = _client(redis)
-    try:
-        with _translated():
-            return dict(_named_in(_list_all(client.pipeline(transaction=False)).execute()))
-    finally:
-        if owned:
-            client.close()
-
-
-def discipline_of(redis: Any, name: str) -> str | None:
-    """Return the discipline of a queue; None when the server knows no such queue.
-
-    This takes one round trip, however many queues exist.
-    """
-    client, owned = _client(redis)
-    try:
-        with _translated():
-            return _found_in(_look_up(client.pipeline(transaction=False), name).execute())
-    finally:
-        if owned:
-            client.close()

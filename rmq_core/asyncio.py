@@ -33,14 +33,12 @@ from rmq_core import (
     exponential,
 )
 from rmq_core.batch import AsyncBatch as Batch
-from rmq_core.connection.clients import async_client as _client
-from rmq_core.errors import translated as _translated
-from rmq_core.kernel.registry import found_in as _found_in
-from rmq_core.kernel.registry import list_all as _list_all
-from rmq_core.kernel.registry import look_up as _look_up
-from rmq_core.kernel.registry import named_in as _named_in
+from rmq_core.kernel.registry import async_discipline_of as discipline_of
+from rmq_core.kernel.registry import async_disciplines as disciplines
+from rmq_core.kernel.registry import async_queues as queues
 from rmq_core.leased.aio import AsyncLeasedQueue as LeasedQueue
-from rmq_core.leased.aio import backlogs, holding
+from rmq_core.leased.queue import async_backlogs as backlogs
+from rmq_core.leased.queue import async_holding as holding
 from rmq_core.orchestrate.waiting import WaitHub
 from rmq_core.protocol import AsyncWorkQueue as WorkQueue
 from rmq_core.protocol import open_async_queue as open_queue
@@ -86,33 +84,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-async def queues(redis: Any) -> list[str]:
-    """Return the names of all queues that were ever published to or claimed from on this server."""
-    return sorted(await disciplines(redis))
-
-
-async def disciplines(redis: Any) -> dict[str, str]:
-    """Return the discipline of each queue that `queues` lists, by queue name; `open_queue` takes both."""
-    client, owned = _client(redis)
-    try:
-        with _translated():
-            return dict(_named_in(await _list_all(client.pipeline(transaction=False)).execute()))
-    finally:
-        if owned:
-            await client.aclose()
-
-
-async def discipline_of(redis: Any, name: str) -> str | None:
-    """Return the discipline of a queue; None when the server knows no such queue.
-
-    This takes one round trip, however many queues exist.
-    """
-    client, owned = _client(redis)
-    try:
-        with _translated():
-            return _found_in(await _look_up(client.pipeline(transaction=False), name).execute())
-    finally:
-        if owned:
-            await client.aclose()

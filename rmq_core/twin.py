@@ -1,4 +1,4 @@
-"""`Twin`: one body for a method that blocks or is awaited.
+"""`Twin` and `twins`: one body for a method, or a function, that blocks or is awaited.
 
 An operation on Redis alone is an exchange. A driver would take the errors of a user's function for those of Redis, so
 code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `stepped`
@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +46,28 @@ class Twin(Generic[P, R]):
     def __get__(self, owner: object, kind: object) -> Callable[P, Any]: ...
     def __get__(self, owner: Any, kind: Any) -> Any:
         return (self._awaited if issubclass(kind, Awaited) else self._blocking).__get__(owner, kind)
+
+
+Awaitable: TypeAlias = Callable[P, Coroutine[Any, Any, R]]
+
+
+def twins(operation: Callable[Concatenate[bool, P], Coroutine[Any, Any, R]]) -> tuple[Callable[P, R], Awaitable[P, R]]:
+    """Return the blocking and the awaited function of one body; its first argument is whether it is awaited."""
+    known = inspect.signature(operation)
+    shown = known.replace(parameters=list(known.parameters.values())[1:])
+
+    def blocking(*args: P.args, **kwargs: P.kwargs) -> R:
+        return stepped(operation(False, *args, **kwargs))
+
+    async def in_asyncio(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await operation(True, *args, **kwargs)
+
+    made: Any
+    for made in (blocking, in_asyncio):
+        made.__signature__ = shown
+        made.__module__, made.__doc__ = operation.__module__, operation.__doc__
+        made.__name__ = made.__qualname__ = operation.__name__.lstrip("_")
+    return blocking, in_asyncio
 
 
 def stepped(operation: Coroutine[Any, Any, R]) -> R:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError
+from rmq_core.twin import awaited
 
 
 def sync_client(redis: Any) -> tuple[Any, bool]:
@@ -24,6 +26,22 @@ def async_client(redis: Any) -> tuple[Any, bool]:
     if settings is not None:
         return settings.async_client(), True
     return _checked(redis, asynchronous=True), False
+
+
+@asynccontextmanager
+async def opened(redis: Any, *, asynchronous: bool) -> AsyncIterator[Any]:
+    """Yield the client for a `redis` argument; close it at the end if this call created it."""
+    client, owned = (async_client if asynchronous else sync_client)(redis)
+    try:
+        yield client
+    finally:
+        if owned:
+            await closed(client)
+
+
+async def closed(client: Any) -> None:
+    """Close a client, blocking or for asyncio."""
+    await awaited(client.aclose() if hasattr(client, "aclose") else client.close())
 
 
 def _settings(redis: Any) -> RedisSettings | None:

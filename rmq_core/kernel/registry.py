@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-from rmq_core.errors import QueueFull, RedisMessageQueueError, ScriptFailed, WrongKeyType
+from rmq_core.connection.clients import opened
+from rmq_core.errors import QueueFull, RedisMessageQueueError, ScriptFailed, WrongKeyType, translated
 from rmq_core.exchange import Command, Exchange, text_of
 from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.reports import PublishReport
+from rmq_core.twin import awaited, twins
 
 R = TypeVar("R")
 NEW = 2
@@ -106,3 +108,30 @@ def look_up(pipeline: Any, name: str) -> Any:
 def found_in(replies: Sequence[int]) -> str | None:
     """Return the discipline of a queue; None if it is unknown. A registered queue without a discipline is leased."""
     return next((name for name, has_it in zip((*DISCIPLINES, DEFAULT), replies, strict=True) if has_it), None)
+
+
+async def _queues(asynchronous: bool, redis: Any) -> list[str]:
+    """Return the names of all queues that were ever published to or claimed from on this server."""
+    return sorted(await _disciplines(asynchronous, redis))
+
+
+async def _disciplines(asynchronous: bool, redis: Any) -> dict[str, str]:
+    """Return the discipline of each queue that `queues` lists, by queue name; `open_queue` takes both."""
+    async with opened(redis, asynchronous=asynchronous) as client:
+        with translated():
+            return dict(named_in(await awaited(list_all(client.pipeline(transaction=False)).execute())))
+
+
+async def _discipline_of(asynchronous: bool, redis: Any, name: str) -> str | None:
+    """Return the discipline of a queue; None when the server knows no such queue.
+
+    This takes one round trip, however many queues exist.
+    """
+    async with opened(redis, asynchronous=asynchronous) as client:
+        with translated():
+            return found_in(await awaited(look_up(client.pipeline(transaction=False), name).execute()))
+
+
+queues, async_queues = twins(_queues)
+disciplines, async_disciplines = twins(_disciplines)
+discipline_of, async_discipline_of = twins(_discipline_of)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rmq_core.admin.history import Recorded, read_journal
 from rmq_core.admin.verbs import Admin
-from rmq_core.connection.clients import is_cluster, sync_client
+from rmq_core.connection.clients import is_cluster, opened
 from rmq_core.events import OnEvent
 from rmq_core.exchange import Exchange
 from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
@@ -18,9 +18,10 @@ from rmq_core.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.observe.fact import begin_with
 from rmq_core.observe.journal import journaled
+from rmq_core.protocol import open_async_queue, open_queue
 from rmq_core.queue import LargeLeaseFacade
 from rmq_core.reports import Backlog
-from rmq_core.twin import Blocking
+from rmq_core.twin import Blocking, awaited, twins
 
 
 class LeasedTools(QueuePart[LeasedEngine, Any], Importable):
@@ -111,49 +112,59 @@ class LeasedQueue(LeasedMethods, LargeLeaseFacade[LeasedEngine]):
     admin = Part(LeasedAdmin[Blocking])
 
 
-def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> list[str]:
+async def _holding(
+    asynchronous: bool, redis: Any, names: Iterable[str], config: LeasedConfig | None = None
+) -> list[str]:
     """Return the names of the leased queues that have ready, delayed or leased messages, in the given order.
 
     `redis` is a client, RedisSettings or a URL. Only the retry budget of `config` is used. Raises QueueUnavailable.
     """
-    client, owned = sync_client(redis)
-    try:
+    async with opened(redis, asynchronous=asynchronous) as client:
         parts = surveying.parts(list(names), apart=is_cluster(client))
-        return [name for part in parts for name in _run(client, part, config, surveying.holding(part))]
-    finally:
-        if owned:
-            client.close()
+        return [
+            name for part in parts for name in await ask(asynchronous, client, part, config, surveying.holding(part))
+        ]
 
 
-def backlogs(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> dict[str, Backlog]:
+async def _backlogs(
+    asynchronous: bool, redis: Any, names: Iterable[str], config: LeasedConfig | None = None
+) -> dict[str, Backlog]:
     """Return the backlog of each of these leased queues, as `LeasedQueue.backlog` reports it for one.
 
     Expired leases are reclaimed first. `redis` is a client, RedisSettings or a URL; `config` should be the one that all
     users of the queues share. Raises QueueUnavailable.
     """
-    client, owned = sync_client(redis)
     found: dict[str, Backlog] = {}
-    try:
+    async with opened(redis, asynchronous=asynchronous) as client:
         for part in surveying.parts(list(names), apart=is_cluster(client)):
-            glances = _run(client, part, config, surveying.glances(part, config or LeasedConfig()))
+            glances = await ask(asynchronous, client, part, config, surveying.glances(part, config or LeasedConfig()))
             for name, seen in zip(part, glances, strict=True):
-                found[name] = _reclaimed(client, name, config) if seen.late else seen.backlog
-        return found
-    finally:
-        if owned:
-            client.close()
+                found[name] = await _reclaimed(asynchronous, client, name, config) if seen.late else seen.backlog
+    return found
 
 
-def _reclaimed(client: Any, name: str, config: LeasedConfig | None) -> Backlog:
-    with LeasedQueue(client, name, config) as queue:
-        return queue.backlog()
-
-
-def _run(client: Any, names: Sequence[str], config: LeasedConfig | None, exchange: Exchange[Any]) -> Any:
-    from rmq_core.exchange.public import sync_driver  # loads redis-py; importing this must not
-
-    driver = sync_driver(client, LeasedKeys(names[0]).prefix, (config or LeasedConfig()).retry_budget_s)
+async def _reclaimed(asynchronous: bool, client: Any, name: str, config: LeasedConfig | None) -> Backlog:
+    queue: Any = (open_async_queue if asynchronous else open_queue)(client, name, config=config)
     try:
-        return driver.run(exchange)
+        found: Backlog = await awaited(queue.backlog())
     finally:
-        driver.close()
+        await awaited(queue.close())
+    return found
+
+
+holding, async_holding = twins(_holding)
+backlogs, async_backlogs = twins(_backlogs)
+
+
+async def ask(
+    asynchronous: bool, client: Any, names: Sequence[str], config: LeasedConfig | None, exchange: Exchange[Any]
+) -> Any:
+    """Run an exchange about queues that one driver reaches."""
+    from rmq_core.exchange.public import async_driver, sync_driver  # loads redis-py; importing this must not
+
+    prefix, budget_s = LeasedKeys(names[0]).prefix, (config or LeasedConfig()).retry_budget_s
+    driver: Any = (async_driver if asynchronous else sync_driver)(client, prefix, budget_s)
+    try:
+        return await awaited(driver.run(exchange))
+    finally:
+        await awaited(driver.close())
