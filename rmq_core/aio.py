@@ -26,13 +26,12 @@ from rmq_core.batch import AsyncBatch
 from rmq_core.connection.clients import async_client
 from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
-from rmq_core.exchange import Patience
 from rmq_core.interrupt_handler import Stop, Stopping
-from rmq_core.kernel.base import E, QueueBase
+from rmq_core.kernel.base import E
 from rmq_core.kernel.settling import open_places
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
-from rmq_core.queue import Heartbeat, settle_heartbeat
+from rmq_core.queue import Connected, Heartbeat, settle_heartbeat
 from rmq_core.reports import RunReport
 from rmq_core.running import PAUSE_S, Abandoned, AsyncProcess, Run, RunOptions, failure_logged, reason_of
 from rmq_core.twin import Awaited
@@ -189,7 +188,7 @@ class AsyncRun(Run):
             worker.cancel()
 
 
-class AsyncFacade(QueueBase[E], Awaited):
+class AsyncFacade(Connected[E], Awaited):
     """A queue over a redis.asyncio client, RedisSettings or a URL; it closes only a client it made itself.
 
     A queue class combines a list of operations with this class; the list must hold `claim`, `ack` and `nack`.
@@ -300,31 +299,6 @@ class AsyncFacade(QueueBase[E], Awaited):
         if tally is not None and tally.noted and monotonic() >= tally.next_at:
             await (driver or self._driver).run(flush(self._recorder, found), one_attempt())
         return found
-
-    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
-        """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
-        try:
-            return await self._driver.run(self._extend_all(self._engine, leases), Patience(0))
-        finally:
-            if self._tally is not None and self._tally.noted and self._driver.connected:
-                await self._driver.run(flush(self._recorder), one_attempt())
-            if self._closed:  # `close` ran meanwhile and could not close the connection in use here
-                await self._close_clients()
-
-    async def close(self) -> None:
-        """Release claims whose reply never arrived, and return the connections to the pool."""
-        self._closed = True
-        try:
-            await self._driver.run(self._leave(self._engine))
-            if self._tally is not None and self._driver.connected:
-                await self._driver.run(flush(self._recorder), one_attempt())
-        finally:
-            await self._close_clients()
-
-    async def _close_clients(self) -> None:
-        await self._driver.close()
-        if self._owned:
-            await self.client.aclose()
 
     async def messages(self, lease: Lease) -> AsyncIterator[Message]:
         """Yield the messages of a lease that are not settled yet, in order."""

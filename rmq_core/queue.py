@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.batch import Batch
-from rmq_core.connection.clients import server_of, sync_client
+from rmq_core.connection.clients import closed, server_of, sync_client
 from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Patience
@@ -36,7 +36,7 @@ from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.reports import RunReport
 from rmq_core.running import BlockingRun, Process, RunOptions, failure_logged, reason_of
-from rmq_core.twin import Blocking
+from rmq_core.twin import Blocking, Twin, awaited
 
 _log = logging.getLogger("rmq")
 _IDLE_S = 10.0
@@ -232,7 +232,43 @@ heartbeats = HeartbeatThreads()
 os.register_at_fork(after_in_child=heartbeats.reset)
 
 
-class Facade(QueueBase[E], Blocking):
+class Connected(QueueBase[E]):
+    """What a blocking and an asyncio queue have in common: they share a driver with their heartbeats, and close it."""
+
+    client: Any
+    _driver: Any
+    _owned: bool
+
+    @Twin
+    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+        """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
+        try:
+            extended: list[bool] = await awaited(self._driver.run(self._extend_all(self._engine, leases), Patience(0)))
+        finally:
+            if self._tally is not None and self._tally.noted and self._driver.connected:
+                await awaited(self._driver.run(flush(self._recorder), one_attempt()))
+            if self._closed:  # `close` ran meanwhile and could not close the connection in use here
+                await self._close_clients()
+        return extended
+
+    @Twin
+    async def close(self) -> None:
+        """Release claims whose reply never arrived, and return the connections to the pool."""
+        self._closed = True
+        try:
+            await awaited(self._driver.run(self._leave(self._engine)))
+            if self._tally is not None and self._driver.connected:
+                await awaited(self._driver.run(flush(self._recorder), one_attempt()))
+        finally:
+            await self._close_clients()
+
+    async def _close_clients(self) -> None:
+        await awaited(self._driver.close())
+        if self._owned:
+            await closed(self.client)
+
+
+class Facade(Connected[E], Blocking):
     """A queue over a redis-py client, RedisSettings or a URL; it closes only a client it made itself.
 
     A queue class combines a list of operations with this class; the list must hold `claim`, `ack` and `nack`.
@@ -352,31 +388,6 @@ class Facade(QueueBase[E], Blocking):
         if tally is not None and tally.noted and monotonic() >= tally.next_at:
             (driver or self._driver).run(flush(self._recorder, result), one_attempt())
         return result
-
-    def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
-        """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
-        try:
-            return self._driver.run(self._extend_all(self._engine, leases), Patience(0))
-        finally:
-            if self._tally is not None and self._tally.noted and self._driver.connected:
-                self._driver.run(flush(self._recorder), one_attempt())
-            if self._closed:  # `close` ran meanwhile and could not close the connection in use here
-                self._close_clients()
-
-    def close(self) -> None:
-        """Release claims whose reply never arrived, and return the connections to the pool."""
-        self._closed = True
-        try:
-            self._driver.run(self._leave(self._engine))
-            if self._tally is not None and self._driver.connected:
-                self._driver.run(flush(self._recorder), one_attempt())
-        finally:
-            self._close_clients()
-
-    def _close_clients(self) -> None:
-        self._driver.close()
-        if self._owned:
-            self.client.close()
 
     def messages(self, lease: Lease) -> Iterator[Message]:
         """Return an iterator over the messages of a lease that are not settled yet, in order."""

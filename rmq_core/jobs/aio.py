@@ -40,7 +40,8 @@ class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
 
     async def run_exchange(self, exchange: Exchange[R]) -> R:
         """Run an exchange that is not one of the queue's methods. A Worker runs its operations this way."""
-        return await self._driver.run(exchange)
+        result: R = await self._driver.run(exchange)
+        return result
 
     async def flush_history(self) -> None:
         """Send the counts since the last flush to the history. A Worker calls this; a Redis error is ignored."""

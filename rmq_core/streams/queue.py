@@ -8,13 +8,13 @@ from typing import Any
 from rmq_core.admin.verbs import Admin
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.events import OnEvent
-from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
+from rmq_core.kernel.base import Method, Part, QueuePart, W
 from rmq_core.messages import Lease
-from rmq_core.queue import Facade
+from rmq_core.queue import Connected, Facade
 from rmq_core.reports import SettleReport
 from rmq_core.streams import claiming, inspecting, native, publishing, settling
 from rmq_core.streams.state import CAPABILITIES, QueueConfig, QueueMessage, StreamEngine, engine_of
-from rmq_core.twin import Blocking
+from rmq_core.twin import Awaited, Blocking, Twin, awaited
 
 
 class StreamTools(QueuePart[StreamEngine, Any]):
@@ -24,7 +24,7 @@ class StreamTools(QueuePart[StreamEngine, Any]):
     stored_states = inspecting.STATES
 
 
-class StreamMethods(QueueBase[StreamEngine]):
+class StreamMethods(Connected[StreamEngine]):
     """The methods of StreamQueue and AsyncStreamQueue."""
 
     discipline = "streams"
@@ -38,6 +38,16 @@ class StreamMethods(QueueBase[StreamEngine]):
     ) -> None:
         super().__init__(redis, engine_of(name, config, on_event))
         self.config = self._engine.config
+
+    def _connect(self, redis: Any) -> None:
+        from rmq_core.exchange.once import (  # loads redis-py; importing the class must not
+            async_once_driver,
+            once_driver,
+        )
+
+        super()._connect(redis)
+        make = async_once_driver if isinstance(self, Awaited) else once_driver
+        self._native: Any = make(self.client, self._engine.prefix)
 
     enqueue = Method(native.enqueue, once=True)
     read = Method(native.read, once=True)
@@ -53,6 +63,28 @@ class StreamMethods(QueueBase[StreamEngine]):
     backlog = Method(inspecting.backlog)
     stats = Method(inspecting.stats)
     trim = Method(inspecting.trim)
+
+    @Twin
+    async def ack(
+        self, lease: Lease | QueueMessage, messages: Sequence[Message | MessageRef] | None = None
+    ) -> SettleReport:
+        """Finish a message that `read` returned, in one attempt; or all messages of a lease, or some of them.
+
+        Acknowledging a message twice is no error: the second report says 0. Raises LeaseLost if `messages` is None and
+        the lease is lost.
+        """
+        if isinstance(lease, QueueMessage):
+            return SettleReport(await awaited(self._native.run(native.acknowledge(self._engine, lease))))
+        report: SettleReport = await awaited(self._driver.run(settling.ack(self._engine, lease, messages)))
+        return report
+
+    @Twin
+    async def close(self) -> None:
+        """Release messages of claims whose reply was lost, and close the connections. Other messages stay pending."""
+        try:
+            await awaited(super().close())
+        finally:
+            await awaited(self._native.close())
 
 
 class StreamAdmin(Admin[StreamEngine, W]):
@@ -71,26 +103,3 @@ class StreamQueue(StreamMethods, Facade[StreamEngine]):
     """
 
     admin = Part(StreamAdmin[Blocking])
-
-    def _connect(self, redis: Any) -> None:
-        from rmq_core.exchange.once import once_driver  # loads redis-py; importing the class must not
-
-        super()._connect(redis)
-        self._native = once_driver(self.client, self._engine.prefix)
-
-    def ack(self, lease: Lease | QueueMessage, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
-        """Finish a message that `read` returned, in one attempt; or all messages of a lease, or some of them.
-
-        Acknowledging a message twice is no error: the second report says 0. Raises LeaseLost if `messages` is None and
-        the lease is lost.
-        """
-        if isinstance(lease, QueueMessage):
-            return SettleReport(self._native.run(native.acknowledge(self._engine, lease)))
-        return self._driver.run(settling.ack(self._engine, lease, messages))
-
-    def close(self) -> None:
-        """Release messages of claims whose reply was lost, and close the connections. Other messages stay pending."""
-        try:
-            super().close()
-        finally:
-            self._native.close()
