@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rmq_core.errors import (
     CleanupFailedError,
@@ -18,31 +18,22 @@ from rmq_core.errors import (
 )
 from rmq_core.events import EventOutcome, QueueEvent
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler, GracefulInterruptHandler
-from rmq_core.kernel.base import shown_as
-from rmq_core.redis_message_queue import consuming, gateway, publishing
+from rmq_core.redis_message_queue import consuming
 from rmq_core.redis_message_queue.config import EventOperation, LuaScriptError, RetryBudgetExhaustedError
 from rmq_core.redis_message_queue.consuming import LEFT_ALONE
-from rmq_core.redis_message_queue.gateway import ASYNCIO, Gateway, RedisGatewayBase, Stateful
+from rmq_core.redis_message_queue.gateway import ASYNCIO, Gateway, RedisGatewayBase
 from rmq_core.redis_message_queue.heartbeat import Heartbeats, LeaseHeartbeat
-from rmq_core.redis_message_queue.queue import MessageQueueBase
+from rmq_core.redis_message_queue.queue import GatewayMethods, MessageQueueBase
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData
+from rmq_core.twin import Awaited
 
-P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
-Awaited: TypeAlias = Coroutine[Any, Any, R]
+_Coroutine: TypeAlias = Coroutine[Any, Any, R]
 
 
-def method(operation: Callable[Concatenate[S, P], Awaited[R]]) -> Callable[Concatenate[Stateful[S], P], Awaited[R]]:
-    """Return the method that awaits an operation."""
-
-    async def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await operation(self._state, *args, **kwargs)
-
-    return shown_as(operation, call)
-
-
-class AbstractRedisGateway(Gateway[Awaited[bool], Awaited[None], Awaited[ClaimedMessage | MessageData | None]]):
+class AbstractRedisGateway(
+    Gateway[_Coroutine[bool], _Coroutine[None], _Coroutine[ClaimedMessage | MessageData | None]]
+):
     """The storage interface of a queue. Subclass it to store messages differently; the queue checks all return values.
 
     Its methods are coroutine functions. The heartbeat calls `renew_message_lease` from a task of its own, while other
@@ -50,22 +41,9 @@ class AbstractRedisGateway(Gateway[Awaited[bool], Awaited[None], Awaited[Claimed
     """
 
 
-class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
+class RedisGateway(GatewayMethods, AbstractRedisGateway, Awaited):
     __doc__ = RedisGatewayBase.__doc__
     _io_mode = ASYNCIO
-
-    publish_message = method(gateway.publish_message)
-    add_message = method(gateway.add_message)
-    wait_for_message_and_move = method(gateway.wait_for_message_and_move)
-    move_message = method(gateway.move_message)
-    remove_message = method(gateway.remove_message)
-    renew_message_lease = method(gateway.renew_message_lease)
-    trim_queue = method(gateway.trim_queue)
-    queue_length = method(gateway.queue_length)
-    peek_messages = method(gateway.peek_messages)
-    redrive_messages = method(gateway.redrive_messages)
-    purge_queue = method(gateway.purge_queue)
-    recover_claims = method(gateway.recover_claims)
 
 
 class TaskHeartbeat(LeaseHeartbeat):
@@ -88,16 +66,9 @@ class TaskHeartbeat(LeaseHeartbeat):
                 await self._heartbeats.late()
 
 
-class RedisMessageQueue(MessageQueueBase):
+class RedisMessageQueue(MessageQueueBase, Awaited):
     __doc__ = MessageQueueBase.__doc__
     _io_mode, _gateway_class, _built_in = ASYNCIO, AbstractRedisGateway, RedisGateway
-
-    publish = method(publishing.publish)
-    drain = method(publishing.drain)
-    stats = method(publishing.stats)
-    peek = method(publishing.peek)
-    redrive_dead_letters = method(publishing.redrive_dead_letters)
-    purge = method(publishing.purge)
 
     @asynccontextmanager
     async def process_message(self) -> AsyncIterator[MessageData | None]:

@@ -21,7 +21,20 @@ from rmq_core.redis_message_queue.keys import SEPARATOR, QueueKeyManager
 from rmq_core.redis_message_queue.publishing import drain, peek, publish, purge, redrive_dead_letters, stats
 from rmq_core.redis_message_queue.state import QueueState
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData
-from rmq_core.twin import stepped
+from rmq_core.twin import Blocking, Twin, stepped
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def method(operation: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> Twin[P, R]:
+    """Return the method that runs an operation on the state of its object."""
+
+    async def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await operation(self._state, *args, **kwargs)
+
+    return Twin(shown_as(operation, call))
 
 
 class MessageQueueBase(Stateful[QueueState]):
@@ -112,6 +125,13 @@ class MessageQueueBase(Stateful[QueueState]):
             self.key, gateway, self._io_mode, same, logs, heartbeat, payload, strict_envelope_decoding, on_event
         )
 
+    publish = method(publish)
+    drain = method(drain)
+    stats = method(stats)
+    peek = method(peek)
+    redrive_dead_letters = method(redrive_dead_letters)
+    purge = method(purge)
+
     @property
     def is_draining(self) -> bool:
         """Whether `drain` was called on this object: it takes no new work."""
@@ -183,30 +203,8 @@ def _bind(gateway: Any, pending: str) -> None:
         raise ConfigurationError("a gateway with 'max_delivery_count' serves one queue; make one for each queue")
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-S = TypeVar("S")
-
-
-def method(operation: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Stateful[S], P], R]:
-    """Return the method that runs an operation."""
-
-    def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return stepped(operation(self._state, *args, **kwargs))
-
-    return shown_as(operation, call)
-
-
-class AbstractRedisGateway(Gateway[bool, None, ClaimedMessage | MessageData | None]):
-    """The storage interface of a queue. Subclass it to store messages differently; the queue checks all return values.
-
-    The heartbeat calls `renew_message_lease` from a thread of its own, while other methods may be running.
-    """
-
-
-class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
-    __doc__ = RedisGatewayBase.__doc__
-    _io_mode = BLOCKING
+class GatewayMethods(RedisGatewayBase):
+    """The methods of both gateways."""
 
     publish_message = method(gateway.publish_message)
     add_message = method(gateway.add_message)
@@ -220,6 +218,18 @@ class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
     redrive_messages = method(gateway.redrive_messages)
     purge_queue = method(gateway.purge_queue)
     recover_claims = method(gateway.recover_claims)
+
+
+class AbstractRedisGateway(Gateway[bool, None, ClaimedMessage | MessageData | None]):
+    """The storage interface of a queue. Subclass it to store messages differently; the queue checks all return values.
+
+    The heartbeat calls `renew_message_lease` from a thread of its own, while other methods may be running.
+    """
+
+
+class RedisGateway(GatewayMethods, AbstractRedisGateway, Blocking):
+    __doc__ = RedisGatewayBase.__doc__
+    _io_mode = BLOCKING
 
 
 class ThreadHeartbeat(LeaseHeartbeat):
@@ -243,16 +253,9 @@ class ThreadHeartbeat(LeaseHeartbeat):
                 stepped(self._heartbeats.late())
 
 
-class RedisMessageQueue(MessageQueueBase):
+class RedisMessageQueue(MessageQueueBase, Blocking):
     __doc__ = MessageQueueBase.__doc__
     _io_mode, _gateway_class, _built_in = BLOCKING, AbstractRedisGateway, RedisGateway
-
-    publish = method(publish)
-    drain = method(drain)
-    stats = method(stats)
-    peek = method(peek)
-    redrive_dead_letters = method(redrive_dead_letters)
-    purge = method(purge)
 
     @contextmanager
     def process_message(self) -> Iterator[MessageData | None]:
