@@ -59,11 +59,6 @@ class Conditions(Options):
             return [Match(message_id=each, **self._given) for each in dict.fromkeys(self.ids)]
         return [Match(**self._given)] if self._given else []
 
-    @property
-    def only_ids(self) -> bool:
-        """Whether ids are all that was given."""
-        return bool(self.ids) and not self._given
-
     def __str__(self) -> str:
         parts = [f"{name} {value!r}" for name, value in self._given.items()]
         return " and ".join([*parts, *([f"id {', '.join(self.ids)}"] if self.ids else [])])
