@@ -1,7 +1,7 @@
 """The interface of a gateway, the built-in gateway with its methods, and the engines behind it.
 
 Both queues call the gateway and the callbacks of a user; the asyncio queue also awaits their results. Therefore all
-operations are coroutines, as `rmq_core/running.py` describes, and the behaviour of a queue is written once. A method of
+operations are coroutines, as `rmq_core/twin.py` describes, and the behaviour of a queue is written once. A method of
 the built-in gateway chooses the exchange to run and its retries, and translates the result or the error for the caller.
 """
 
