@@ -61,26 +61,26 @@ ALIKE = pytest.mark.nightly(
     ],
 )
 def test_terminating_a_run_stops_all_processes_of_its_driver_and_releases_the_messages(
-    job: str, end: End, queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+    job: str, end: End, queue: LeasedQueue, redis_url: str, on_disk: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     queue.publish_many(["a", "b"])
     work = {"queue": queue.name, "behaviours": ["hang"], "seen": str(seen)}
     config = tmp_path / "config.yaml"
     config.write_text(json.dumps({"resources": {"work": {"config": work}}}))
     command = [sys.executable, "-m", "dagster", "job", "execute", "-m", "tests.dagster.pipeline", "-a", job]
-    env = {**os.environ, "DAGSTER_HOME": instance.root_directory, "TEST_RMQ_URL": redis_url, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "DAGSTER_HOME": on_disk.root_directory, "TEST_RMQ_URL": redis_url, "PYTHONPATH": str(ROOT)}
     with (tmp_path / "run.log").open("wb") as log:
         run = subprocess.Popen([*command, "-c", str(config)], env=env, cwd=ROOT, stdout=log, stderr=log)
     try:
         driver = wait_for_driver(seen, run)
-        end(run, instance)
+        end(run, on_disk)
         run.wait(PATIENCE_S)
     finally:
         run.kill()
     assert len(notes(seen)) == 1
     assert not alive(driver["pid"])
     assert not alive(driver["child"])
-    (record,) = instance.get_runs()
+    (record,) = on_disk.get_runs()
     assert record.status is (dg.DagsterRunStatus.CANCELED if end is terminate else dg.DagsterRunStatus.FAILURE)
     assert queue.stats().leases == 0
     assert [(message.payload, message.deliveries, message.history) for message in queue.admin.peek(10)] == [

@@ -61,13 +61,6 @@ SHORT = {("kill", "step_worker", 0), ("timeout", "run_worker", 0), ("kill", "run
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    settings = {"run_retries": {"enabled": True, "max_retries": 0}}
-    with dg.instance_for_test(overrides=settings, temp_dir=str(tmp_path)) as instance:
-        yield instance
-
-
-@pytest.fixture
 def queues(redis_url: str, queue: LeasedQueue) -> Iterator[dict[str, LeasedQueue]]:
     opened = {after: LeasedQueue(redis_url, f"{queue.name}/{after}", CONFIG) for after in AFTERWARDS}
     for each in opened.values():
@@ -78,22 +71,24 @@ def queues(redis_url: str, queue: LeasedQueue) -> Iterator[dict[str, LeasedQueue
 
 
 @pytest.fixture
-def execute(queue: LeasedQueue, home: dg.DagsterInstance, redis_url: str, tmp_path: Path) -> Callable[[Row, int], str]:
+def execute(
+    queue: LeasedQueue, on_disk: dg.DagsterInstance, redis_url: str, tmp_path: Path
+) -> Callable[[Row, int], str]:
     """Run a job until it ends; record the end of a killed run worker as Dagster's run monitoring does."""
 
     def executed(row: Row, retries: int) -> str:
         command = [sys.executable, "-m", "dagster", "job", "execute", "-m", "tests.dagster.counted", "-a", row.worker]
         tags = json.dumps({"dagster/max_retries": str(retries)})
         told = {"TEST_QUEUE": queue.name, "TEST_CAUSE": row.cause, "TEST_RMQ_URL": redis_url}
-        env = {**os.environ, **told, "DAGSTER_HOME": home.root_directory, "PYTHONPATH": str(ROOT)}
+        env = {**os.environ, **told, "DAGSTER_HOME": on_disk.root_directory, "PYTHONPATH": str(ROOT)}
         with (tmp_path / "run.log").open("wb") as log:
             subprocess.run(
                 [*command, "--tags", tags], env=env, cwd=ROOT, stdout=log, stderr=log, timeout=PATIENCE_S, check=False
             )
-        for run in home.get_runs():
+        for run in on_disk.get_runs():
             if not run.is_finished or row.cause == "timeout":
-                home.report_run_failed(run)
-        return next((run.run_id for run in home.get_runs()), "")
+                on_disk.report_run_failed(run)
+        return next((run.run_id for run in on_disk.get_runs()), "")
 
     return executed
 
@@ -114,7 +109,7 @@ def outcome(queue: LeasedQueue, run: str) -> str:
 @pytest.fixture
 def look_after(
     queues: dict[str, LeasedQueue],
-    home: dg.DagsterInstance,
+    on_disk: dg.DagsterInstance,
     redis_queue: RedisQueueResource,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[], None]:
@@ -124,13 +119,13 @@ def look_after(
     def looked() -> None:
         on_failure, on_cancel, _ = redis_queue_status_sensors(queues["status"].name, config=CONFIG)
         resources = {"redis_queue": redis_queue}
-        for run in home.get_runs():
-            given: dict[str, Any] = {"dagster_instance": home, "dagster_run": run, "resources": resources}
+        for run in on_disk.get_runs():
+            given: dict[str, Any] = {"dagster_instance": on_disk, "dagster_run": run, "resources": resources}
             event = dg.DagsterEvent("PIPELINE_FAILURE", run.job_name)
             with dg.build_run_status_sensor_context(sensor_name="ended", dagster_event=event, **given) as context:
                 (on_cancel if run.status is CANCELED else on_failure)(context)
         bell = build_redis_queue_sensor(queues["tick"].name, target="run_worker", name="bell", config=CONFIG)
-        with dg.build_sensor_context(home, resources=resources, sensor_name="bell") as tick:
+        with dg.build_sensor_context(on_disk, resources=resources, sensor_name="bell") as tick:
             bell(tick)
 
     return looked
@@ -139,17 +134,19 @@ def look_after(
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "row" in metafunc.fixturenames:
         metafunc.parametrize(
-            ("row", "retries"),
+            ("row", "retries", "on_disk"),
             [
                 pytest.param(
                     row,
                     retries,
+                    {"run_retries": {"enabled": True, "max_retries": 0}},
                     id=f"{row.cause} of {row.worker}, {retries} retries",
                     marks=() if (*row[:2], retries) in SHORT else pytest.mark.nightly(FIRST),
                 )
                 for row in TABLE
                 for retries in (0, 1)
             ],
+            indirect=["on_disk"],
         )
 
 
@@ -157,7 +154,7 @@ def test_what_a_run_held_counts_as_a_failed_delivery_unless_people_ended_it(
     row: Row,
     retries: int,
     queues: dict[str, LeasedQueue],
-    home: dg.DagsterInstance,
+    on_disk: dg.DagsterInstance,
     execute: Callable[[Row, int], str],
     look_after: Callable[[], None],
 ) -> None:
@@ -165,7 +162,7 @@ def test_what_a_run_held_counts_as_a_failed_delivery_unless_people_ended_it(
     expected = row.with_retry if retries else row.without_retry
     if row.by_step:
         assert {after: outcome(each, run_id) for after, each in queues.items()} == dict.fromkeys(AFTERWARDS, expected)
-        said = " ".join(entry.user_message for entry in home.all_logs(run_id)) if run_id else ""
+        said = " ".join(entry.user_message for entry in on_disk.all_logs(run_id)) if run_id else ""
         assert (KEPT if expected == HELD else row.says) in said
     look_after()
     assert [outcome(queues[after], run_id) for after in ("status", "tick")] == [expected, expected]

@@ -47,15 +47,15 @@ def wait_until(condition: Callable[[], bool], log: Path) -> None:
 
 
 def test_a_run_is_requested_again_for_a_failed_message_and_none_after_its_ack(
-    queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+    queue: LeasedQueue, redis_url: str, on_disk: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "daemon.log"
     filters = dg.RunsFilter(tags={SENSOR: "bell"})
     queue.publish("once more")
-    with daemon(instance.root_directory, log, TEST_QUEUE=queue.name, TEST_RMQ_URL=redis_url, TEST_SEEN=str(seen)):
+    with daemon(on_disk.root_directory, log, TEST_QUEUE=queue.name, TEST_RMQ_URL=redis_url, TEST_SEEN=str(seen)):
         wait_until(lambda: queue.stats()[:5] == (0, 0, 0, 0, 0), log)
-        wait_until(lambda: all(run.is_finished for run in instance.get_runs(filters)), log)
-    succeeded, failed = instance.get_runs(filters)
+        wait_until(lambda: all(run.is_finished for run in on_disk.get_runs(filters)), log)
+    succeeded, failed = on_disk.get_runs(filters)
     assert [run.status.value for run in (failed, succeeded)] == ["FAILURE", "SUCCESS"]
     assert [run.tags[RUN_KEY] for run in (failed, succeeded)] == [f"{queue.name}:1", f"{queue.name}:2"]
     assert [run.tags[CLAIMED] for run in (failed, succeeded)] == ["1", "1"]
@@ -63,35 +63,35 @@ def test_a_run_is_requested_again_for_a_failed_message_and_none_after_its_ack(
 
 
 def test_plots_and_checks_of_a_queue_appear_without_a_schedule(
-    queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+    queue: LeasedQueue, redis_url: str, on_disk: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     log, key = tmp_path / "daemon.log", dg.AssetKey(f"{queue.name}_watched_queue")
     check = dg.AssetCheckKey(key, f"{queue.name}_watched_dead_letters")
-    storage = instance.event_log_storage
-    with daemon(instance.root_directory, log, TEST_QUEUE=queue.name, TEST_RMQ_URL=redis_url, TEST_SEEN=str(seen)):
+    storage = on_disk.event_log_storage
+    with daemon(on_disk.root_directory, log, TEST_QUEUE=queue.name, TEST_RMQ_URL=redis_url, TEST_SEEN=str(seen)):
         wait_until(lambda: bool(storage.get_asset_check_execution_history(check, limit=1)), log)
-    (seen_once,) = instance.fetch_observations(key, limit=1).records
+    (seen_once,) = on_disk.fetch_observations(key, limit=1).records
     observed = seen_once.asset_observation
     assert observed is not None
     assert observed.metadata["rmq/depth"].value == 0
     (evaluated,) = storage.get_asset_check_execution_history(check, limit=1)
     assert evaluated.status.value == "SUCCEEDED"
-    assert instance.get_runs() == []
+    assert on_disk.get_runs() == []
 
 
 @pytest.mark.nightly("dagster/test_sensors.py::test_a_lost_cursor_never_repeats_a_run_key_that_dagster_would_skip")
 def test_a_daemon_that_is_started_again_goes_on_with_new_run_keys(
-    queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+    queue: LeasedQueue, redis_url: str, on_disk: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     log, filters = tmp_path / "daemon.log", dg.RunsFilter(tags={SENSOR: "bell"})
     settings = {"TEST_QUEUE": queue.name, "TEST_RMQ_URL": redis_url, "TEST_SEEN": str(seen)}
     seen.write_text("{}\n")  # a first try, so that the drivers adopt at once
     for payload in ("before", "after"):
         queue.publish(payload)
-        with daemon(instance.root_directory, log, **settings):
+        with daemon(on_disk.root_directory, log, **settings):
             wait_until(lambda: queue.stats()[:5] == (0, 0, 0, 0, 0), log)
-            wait_until(lambda: all(run.is_finished for run in instance.get_runs(filters)), log)
-    keys = [run.tags[RUN_KEY] for run in instance.get_runs(filters)]
+            wait_until(lambda: all(run.is_finished for run in on_disk.get_runs(filters)), log)
+    keys = [run.tags[RUN_KEY] for run in on_disk.get_runs(filters)]
     assert keys == [f"{queue.name}:2", f"{queue.name}:1"]
     assert [note["payloads"] for note in notes(seen)[1:]] == [["before"], ["after"]]
 
@@ -103,7 +103,7 @@ def test_a_backfill_works_on_the_queue_of_each_partition(
     queue: LeasedQueue,
     redis_queue: RedisQueueResource,
     redis_url: str,
-    instance: dg.DagsterInstance,
+    on_disk: dg.DagsterInstance,
     seen: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -114,7 +114,7 @@ def test_a_backfill_works_on_the_queue_of_each_partition(
     monkeypatch.delitem(sys.modules, "tests.dagster.deployed", raising=False)
     graph = importlib.import_module("tests.dagster.deployed").defs.resolve_asset_graph()
     keys = {"de": 2, "es": 0, "fr": 1}
-    instance.add_dynamic_partitions("countries", list(keys))
+    on_disk.add_dynamic_partitions("countries", list(keys))
     for key, count in keys.items():
         redis_queue.publish(f"{queue.name}_letters/{key}", [f"{key}{number}" for number in range(count)])
     backfill = PartitionBackfill.from_asset_partitions(
@@ -124,18 +124,18 @@ def test_a_backfill_works_on_the_queue_of_each_partition(
         asset_selection=[dg.AssetKey("letters")],
         backfill_timestamp=time.time(),
         tags={},
-        dynamic_partitions_store=instance,
+        dynamic_partitions_store=on_disk,
         all_partitions=False,
         title=None,
         description=None,
         run_config=None,
     )
     log = tmp_path / "daemon.log"
-    with daemon(instance.root_directory, log, **settings):
-        wait_until(lambda: bool(instance.all_instigator_state()), log)  # the daemon has loaded the definitions
-        instance.add_backfill(backfill)
-        wait_until(lambda: _status(instance) is BulkActionStatus.COMPLETED_SUCCESS, log)
-    runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": "all"}))
+    with daemon(on_disk.root_directory, log, **settings):
+        wait_until(lambda: bool(on_disk.all_instigator_state()), log)  # the daemon has loaded the definitions
+        on_disk.add_backfill(backfill)
+        wait_until(lambda: _status(on_disk) is BulkActionStatus.COMPLETED_SUCCESS, log)
+    runs = on_disk.get_runs(dg.RunsFilter(tags={"dagster/backfill": "all"}))
     assert {run.tags["dagster/partition"]: run.tags[CLAIMED] for run in runs} == {"de": "2", "es": "0", "fr": "1"}
     assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
     assert [redis_queue.stats(f"{queue.name}_letters/{key}").ready for key in keys] == [0, 0, 0]

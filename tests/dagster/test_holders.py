@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -236,19 +236,13 @@ def test_a_tick_queries_dagster_twice_for_any_number_of_leases(
 
 
 @pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test(set_dagster_home=True) as instance:
-        yield instance
-
-
-@pytest.fixture
 def ended() -> Any:
     (found,) = [point for point in entry_points(group="rmq.holders") if point.name == "dagster"]
     return found.load()
 
 
-def test_the_doctor_reports_the_holders_that_have_ended_and_why(home: dg.DagsterInstance, ended: Any) -> None:
-    canceled, at_work = (home.create_run_for_job(drain, status=status).run_id for status in (CANCELED, STARTED))
+def test_the_doctor_reports_the_holders_that_have_ended_and_why(on_disk: dg.DagsterInstance, ended: Any) -> None:
+    canceled, at_work = (on_disk.create_run_for_job(drain, status=status).run_id for status in (CANCELED, STARTED))
     deleted = str(uuid.uuid4())
     told = ended([canceled, at_work, deleted, "airflow/dag/task"])
     assert told.keys() == {canceled, deleted}

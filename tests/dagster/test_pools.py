@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -47,11 +47,10 @@ def leaflet() -> Any:
 
 
 @pytest.fixture
-def home(request: pytest.FixtureRequest) -> Iterator[dg.DagsterInstance]:
-    overrides = getattr(request, "param", {})
-    with dg.instance_for_test(set_dagster_home=True, overrides=overrides) as instance:
-        instance.event_log_storage.set_concurrency_slots(POOL, 1)
-        yield instance
+def home(on_disk: dg.DagsterInstance) -> dg.DagsterInstance:
+    """An instance with a pool; in memory, Dagster would not free the slots of its runs."""
+    on_disk.event_log_storage.set_concurrency_slots(POOL, 1)
+    return on_disk
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_the_pools_of_a_target_are_known_at_its_definition(target: Any) -> None:
     assert pools_of(target) == {POOL}
 
 
-@pytest.mark.parametrize(("home", "warned"), [({}, True), (SET, False)], indirect=["home"])
+@pytest.mark.parametrize(("on_disk", "warned"), [({}, True), (SET, False)], indirect=["on_disk"])
 def test_a_tick_for_steps_in_a_pool_warns_when_dagster_does_not_free_slots(
     home: dg.DagsterInstance,
     queue: LeasedQueue,
@@ -134,7 +133,7 @@ def test_the_doctor_names_the_slot_of_an_ended_run_and_the_missing_settings(
     assert any(run.run_id in text and "which has ended, holds a slot" in text for text in told)
 
 
-@pytest.mark.parametrize("home", [SET], indirect=True)
+@pytest.mark.parametrize("on_disk", [SET], indirect=True)
 def test_the_doctor_finds_nothing_wrong_with_a_run_at_work(
     home: dg.DagsterInstance, killed: Callable[..., dg.DagsterRun]
 ) -> None:

@@ -27,7 +27,7 @@ def execute(
 ) -> Iterator[Callable[..., Any]]:
     """Run, or re-execute, the job of the definitions in an instance that retries each run once."""
     retries = {"run_retries": {"enabled": True, "max_retries": 1}}
-    with dg.instance_for_test(overrides=retries) as instance:
+    with dg.DagsterInstance.ephemeral(settings=retries) as instance:
 
         @contextlib.contextmanager
         def run(*behaviours: str, after: str | None = None, **more: str) -> Iterator[dg.JobExecutionResult]:

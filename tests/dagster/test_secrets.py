@@ -57,17 +57,17 @@ def test_a_run_writes_its_password_nowhere(
     behaviour: str,
     resource: RedisQueueResource,
     queue: LeasedQueue,
-    instance: dg.DagsterInstance,
+    on_disk: dg.DagsterInstance,
     seen: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     queue.publish("a")
     work = Work(queue=queue.name, behaviours=[behaviour], seen=str(seen))
     result = dg.materialize(
-        [pipeline.worked], instance=instance, resources={"redis_queue": resource, "work": work}, raise_on_error=False
+        [pipeline.worked], instance=on_disk, resources={"redis_queue": resource, "work": work}, raise_on_error=False
     )
     assert result.success is (behaviour == "adopt")
-    stored = everything_written(instance)
+    stored = everything_written(on_disk)
     assert result.run_id.encode() in stored
     assert CANARY.encode() not in stored
     assert CANARY not in "".join(capfd.readouterr())
@@ -77,7 +77,7 @@ def test_a_run_writes_its_password_nowhere(
 def test_the_error_for_a_wrong_password_does_not_contain_it(
     resource: RedisQueueResource,
     queue: LeasedQueue,
-    instance: dg.DagsterInstance,
+    on_disk: dg.DagsterInstance,
     seen: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -85,11 +85,11 @@ def test_the_error_for_a_wrong_password_does_not_contain_it(
     monkeypatch.setenv("TEST_PASSWORD", f"wrong-{CANARY}")
     work = Work(queue=queue.name, behaviours=["succeed"], seen=str(seen))
     result = dg.materialize(
-        [pipeline.worked], instance=instance, resources={"redis_queue": resource, "work": work}, raise_on_error=False
+        [pipeline.worked], instance=on_disk, resources={"redis_queue": resource, "work": work}, raise_on_error=False
     )
     assert not result.success
     assert "password" in str(result.failure_data_for_node("worked").error.cause.message)  # type: ignore[union-attr]
-    assert CANARY.encode() not in everything_written(instance)
+    assert CANARY.encode() not in everything_written(on_disk)
     assert CANARY not in "".join(capfd.readouterr())
 
 

@@ -108,7 +108,8 @@ def test_the_sensor_computes_whether_dagster_will_retry_before_dagster_has_recor
     queue: LeasedQueue, redis_queue: RedisQueueResource, max_retries: int, kept: int
 ) -> None:
     queue.publish("a")
-    with dg.instance_for_test(overrides={"run_retries": {"enabled": True, "max_retries": max_retries}}) as instance:
+    retries = {"run_retries": {"enabled": True, "max_retries": max_retries}}
+    with dg.DagsterInstance.ephemeral(settings=retries) as instance:
         run = instance.create_run_for_job(work, status=FAILED)
         queue.claim(lease_id="work", owner=run.run_id)
         on_failure, *_ = redis_queue_status_sensors(queue.name, config=CONFIG)

@@ -64,7 +64,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def walk(project: Path, redis_url: str, instance: dg.DagsterInstance, tmp_path: Path) -> Walk:
+def walk(project: Path, redis_url: str, on_disk: dg.DagsterInstance, tmp_path: Path) -> Walk:
     """Run commands in the project; return everything they printed."""
 
     def run(commands: list[str]) -> str:
@@ -72,7 +72,7 @@ def walk(project: Path, redis_url: str, instance: dg.DagsterInstance, tmp_path: 
             return ""
         env = {
             **os.environ,
-            "DAGSTER_HOME": instance.root_directory,
+            "DAGSTER_HOME": on_disk.root_directory,
             "DAGSTER_DISABLE_TELEMETRY": "1",
             "DG_CLI_CONFIG": str(tmp_path / "dg.toml"),
             "COLUMNS": "200",
