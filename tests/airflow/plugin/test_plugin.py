@@ -38,23 +38,13 @@ def test_the_plugin_is_registered_once_by_every_way_of_discovery() -> None:
     assert "errors: {}" in result.stdout
 
 
-def test_processes_that_serve_no_page_load_none_of_it() -> None:
+def test_processes_that_serve_no_page_load_none_of_it_and_loading_the_fastapi_apps_starts_no_thread() -> None:
     code = """
-import airflow.providers.common.compat.sdk as sdk, airflow.plugins_manager, sys
+import airflow.providers.common.compat.sdk as sdk, airflow.plugins_manager as p, sys, threading
 sdk.AirflowPlugin, sdk.conf
 before = set(sys.modules)
 import rmq_airflow.plugin
-print(*sorted(set(sys.modules) - before))
-"""
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    ours = {name for name in loaded.split() if name.split(".")[0] not in sys.stdlib_module_names}
-    assert "rmq_airflow.plugin" in ours <= {"rmq_airflow", "rmq_airflow.paths", "rmq_airflow.plugin"}
-
-
-def test_only_loading_the_fastapi_apps_imports_the_application_and_starts_no_thread() -> None:
-    code = """
-import sys, threading
-from airflow import plugins_manager as p
+print("loaded:", *sorted(set(sys.modules) - before))
 before = threading.active_count()
 p.get_timetables_plugins(); p.get_global_operator_extra_links()
 late = "rmq_airflow.plugin.lazy" in sys.modules
@@ -62,6 +52,9 @@ names = [app["name"] for app in p.get_fastapi_plugins()[0]]
 print("result:", late, "rmq_airflow.plugin.app" in sys.modules, names, threading.active_count() - before)
 """
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    (loaded,) = re.findall("^loaded: (.*)$", result.stdout, re.MULTILINE)
+    ours = {name for name in loaded.split() if name.split(".")[0] not in sys.stdlib_module_names}
+    assert "rmq_airflow.plugin" in ours <= {"rmq_airflow", "rmq_airflow.paths", "rmq_airflow.plugin"}
     assert "result: False False ['RMQ'] 0" in result.stdout, result.stdout + result.stderr
 
 
