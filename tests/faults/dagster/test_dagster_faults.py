@@ -22,7 +22,7 @@ from tests.servers.postgres import Postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "dagster/test_daemon.py::test_a_run_is_requested_again_for_a_failed_message_and_none_after_its_ack"
+        "dagster/test_daemon.py::test_a_daemon_requests_a_failed_message_again_and_shows_the_plots_of_a_queue"
     ),
 ]
 
