@@ -52,9 +52,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Turn the garbage collector off during collection: test items live to the end, and scanning them takes seconds."""
+    """Keep the garbage collector away from the collected tests: they live to the end, and a scan takes seconds."""
     gc.disable()
     yield
+    gc.freeze()
     gc.enable()
 
 
