@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,15 +47,15 @@ def play(world: World, wire: Proxy, kind: Kind, call: Call, fault: Fault | None 
     return name, (kind.comparable(result), kind.snapshot(world.client, name))
 
 
-def check_each_loss(world: World, wire: Proxy, kind: Kind, call: Call, fault: Fault) -> None:
-    """Compare the call with a fault at each of its commands with the call undisturbed."""
+def check_each_loss(world: World, wire: Proxy, kind: Kind, call: Call, faults: Iterable[Fault] = Fault) -> None:
+    """Compare the call with each fault at each of its commands with the call undisturbed."""
     play(world, wire, kind, call)  # the server has the scripts now
     _, calm = play(world, wire, kind, call)
     commands = len(wire.commands)
     assert commands
-    for at in range(commands):
+    for fault, at in itertools.product(faults, range(commands)):
         name, found = play(world, wire, kind, call, fault, at)
-        assert found == calm, f"at command {at} of {commands}"
+        assert found == calm, f"{fault.value}, at command {at} of {commands}"
         if fault == Fault.REQUEST_LATE:
             assert wire.deliver_late()
             assert kind.snapshot(world.client, name) == calm[1], f"a late command {at} of {commands} changed something"

@@ -10,10 +10,10 @@ import redis
 
 from rmq_core import Durability, Lease, LeasedConfig, Message, MessageRef, Overflow
 
-LARGE = 8500  # three chunks of claim
-BACK = 2500  # three chunks of nack and reclaim
+LARGE = 4001  # two chunks of claim
+BACK = 1001  # two chunks of nack and reclaim
 HALF = 4100  # two of release
-MANY = 5500  # six chunks of publish_many, in two writes
+MANY = 4001  # five chunks of publish_many, in two writes
 Act = Callable[[Any, Any], Any]
 
 
@@ -200,7 +200,7 @@ OPERATIONS = (
     Operation("reclaim chunks", lambda queue, _: queue.backlog().ready, expired(BACK)),
     Operation("reclaim by claiming", lambda queue, _: _claim_twice(queue), expired(3)),
     Operation("redrive", lambda queue, _: queue.admin.redrive(2), dead(3), ONCE),
-    Operation("redrive chunks", lambda queue, _: queue.admin.redrive(), dead(2500), ONCE),
+    Operation("redrive chunks", lambda queue, _: queue.admin.redrive(), dead(BACK), ONCE),
     Operation("redrive nothing", lambda queue, _: queue.admin.redrive()),
     Operation("purge ready", lambda queue, _: queue.admin.purge("ready"), published(3)),
     Operation("purge delayed", lambda queue, _: queue.admin.purge("delayed"), delayed),

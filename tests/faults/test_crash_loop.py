@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import multiprocessing
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +15,16 @@ import redis
 from rmq_core import LeasedQueue
 from tests.core.leases import key
 from tests.faults import tally
-from tests.faults.crew import Member
+from tests.faults.patience import PATIENCE_S
 from tests.faults.report import Figure, page
-from tests.faults.victim import CONFIG
+from tests.faults.victim import CONFIG, main
 from tests.servers import Server
 
 ALIKE = pytest.mark.nightly(
     "faults/test_crash_loop.py::test_a_crash_loop_of_anonymous_claims_ends_with_one_dead_letter"
 )
+WARM = multiprocessing.get_context("forkserver")
+WARM.set_forkserver_preload(["tests.faults.victim"])
 PAYLOADS = [f"good {number}" for number in range(30)]
 PAGE = page(
     "isolation",
@@ -44,9 +47,12 @@ def stocked(server: Server, client: redis.Redis, poison: int, count: int = len(P
 
 
 def dies(url: str, *args: str) -> bool:
-    """Run a worker once; return whether its work killed it."""
-    with Member("victim", url, *args) as victim:
-        status = victim.wait()
+    """Run a worker once, forked from a process that has imported it; return whether its work killed it."""
+    victim = WARM.Process(target=main, args=(url, *args))
+    victim.start()
+    victim.join(PATIENCE_S)
+    status = victim.exitcode
+    victim.close()
     assert status in {0, -signal.SIGKILL}
     tally.count("process killed by its work", status == -signal.SIGKILL)
     return status == -signal.SIGKILL

@@ -22,7 +22,6 @@ from tests.faults.stream_worker import GROUP, STALE_MS, STREAM
 from tests.servers import Server
 from tests.servers.postgres import Postgres, running_postgres
 
-TOTAL = 1000
 ROLES = ("run", "run", "recover")
 
 
@@ -67,14 +66,14 @@ def prepared(kind: str, place: str) -> Ledger:
 def test_effects_happen_exactly_once_although_workers_are_killed(
     own_server: Server, client: redis.Redis, tmp_path: Path, postgres: Postgres, kind: str, *, full_faults: bool
 ) -> None:
-    kills = 40 if full_faults else 4
+    total, kills = (1000, 40) if full_faults else (300, 4)
     place = place_of(kind, tmp_path, postgres.dsn)
     effects = prepared(kind, place)
     config = QueueConfig(STREAM, GROUP, "watcher", claim_idle_ms=STALE_MS)
     with StreamQueue(own_server.url, config) as queue, ExitStack() as ends:
         crew = Crew(ends, own_server.url, kind, place)
         for part in range(kills):
-            for number in range(part * TOTAL // kills, (part + 1) * TOTAL // kills):
+            for number in range(part * total // kills, (part + 1) * total // kills):
                 queue.enqueue({"n": number})
             time.sleep(random.uniform(0.2, 0.5))
             crew.kill_one()
@@ -84,6 +83,6 @@ def test_effects_happen_exactly_once_although_workers_are_killed(
             return queue.backlog_stats()[1:3] == (0, 0)
 
         eventually(done)
-    assert effects.effects() == list(range(TOTAL))
+    assert effects.effects() == list(range(total))
     entries = client.xinfo_stream(STREAM)["length"]
-    assert entries == TOTAL
+    assert entries == total

@@ -1,4 +1,4 @@
-"""A worker whose work kills it: `python -m tests.faults.victim <url> <max messages> [<lease id>]`.
+"""A worker whose work kills it.
 
 It works through one lease of that id, or through anonymous leases until nothing is ready, and acks each. At a payload
 "poison" it dies as an out-of-memory kill would let it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 
 from rmq_core import LeasedConfig, LeasedQueue, Message
 
@@ -31,7 +30,3 @@ def work(message: Message) -> None:
     """Die of poison; anything else takes no work at all."""
     if message.payload == "poison":
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
