@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.util import find_spec
 from inspect import signature
+from typing import Any
 
 from pyspark.sql import datasource
 
@@ -15,7 +16,7 @@ HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 @cache
-def in_utc() -> dict[str, str]:
+def in_utc() -> dict[str, Any]:
     """Return the argument by which `to_arrow_schema` takes UTC: older versions of Spark always use UTC."""
     from pyspark.sql.pandas.types import to_arrow_schema  # takes 300 ms, which only executors need
 
