@@ -24,7 +24,7 @@ ALIKE = pytest.mark.nightly(
     "faults/test_crash_loop.py::test_a_crash_loop_of_anonymous_claims_ends_with_one_dead_letter"
 )
 WARM = multiprocessing.get_context("forkserver")
-WARM.set_forkserver_preload(["tests.faults.victim"])
+WARM.set_forkserver_preload(["tests.faults.victim", "rmq_core.exchange.sync", "rmq_core.leased.queue"])
 PAYLOADS = [f"good {number}" for number in range(30)]
 PAGE = page(
     "isolation",
