@@ -47,6 +47,7 @@ def test_the_extras_resolve_to_one_pyspark(install: str, wheel: Path, tmp_path: 
 def test_everything_in_one_environment_is_no_older_than_what_the_tests_run_with(wheel: Path, tmp_path: Path) -> None:
     found = resolve(tmp_path, requirements(wheel, "all,dev"))
     assert [name for name in BOTH if name in found] == ["pyspark"]
+    assert found[PROVIDER].split(".")[0] == INSTALLS["all"][3]
     tested = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE))
     older = {name: found[name] for name in PARTS if Version(found[name]) < Version(tested[name])}
     assert older == {}
