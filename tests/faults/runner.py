@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -24,13 +25,16 @@ def main(flavour: str, url: str, concurrency: str, folder: str) -> None:
     def waits(message: Message) -> bool:
         return message.payload != "quick" and not Path(folder, str(message.payload)).exists()
 
+    def begun(message: Message) -> None:
+        os.write(1, f"began {message.payload} {message.deliveries}\n".encode())  # whole, beside other threads
+
     def handle(message: Message) -> None:
-        print("began", message.payload, message.deliveries)
+        begun(message)
         while waits(message):
             time.sleep(0.01)
 
     async def handle_async(message: Message) -> None:
-        print("began", message.payload, message.deliveries)
+        begun(message)
         while waits(message):
             await asyncio.sleep(0.01)
 
