@@ -10,8 +10,8 @@ import redis
 
 from rmq_core import Durability, Lease, LeasedConfig, Message, MessageRef, Overflow
 
-LARGE = 4001  # two chunks of claim
-BACK = 1001  # two chunks of nack and reclaim
+LARGE = 8001  # three chunks of claim
+BACK = 2001  # three chunks of nack and reclaim
 HALF = 4100  # two of release
 MANY = 4001  # five chunks of publish_many, in two writes
 Act = Callable[[Any, Any], Any]

@@ -31,8 +31,8 @@ from tests.faults.proxy import Fault, Proxy
 from tests.servers import Server
 
 CONFIG = JobsConfig(max_attempts=2, lease=30)
-TWO = 1001  # two chunks of all operations but a claim
-LARGE = 4001  # two chunks of a claim
+MANY = 2001  # three chunks of all operations but a claim
+LARGE = 8001  # three chunks of a claim
 
 
 def held(count: int) -> Callable[[Any], Lease]:
@@ -68,8 +68,8 @@ OPERATIONS: dict[str, Call] = {
         lambda queue: queue.add_unique("j", 0, job_id="a"),
         lambda queue, _: queue.add_unique("j", 1, job_id="a"),
     ),
-    "add many": (nothing, lambda queue, _: len(queue.add_bulk(NewJob("j", n) for n in range(TWO)))),
-    "publish many": (nothing, lambda queue, _: queue.publish_many([str(n) for n in range(TWO)])[:3]),
+    "add many": (nothing, lambda queue, _: len(queue.add_bulk(NewJob("j", n) for n in range(MANY)))),
+    "publish many": (nothing, lambda queue, _: queue.publish_many([str(n) for n in range(MANY)])[:3]),
     "cancel": (lambda queue: queue.add("j", delay=60, job_id="a"), lambda queue, _: queue.cancel_delayed("a")),
     "cancel a ready job": (
         lambda queue: queue.add("j", job_id="a"),
@@ -85,8 +85,8 @@ OPERATIONS: dict[str, Call] = {
     "ack some": (held(3), lambda queue, lease: queue.ack(lease, [lease.messages[1]])),
     "nack": (held(3), lambda queue, lease: queue.nack(lease, reason="no")),
     "nack some": (held(3), lambda queue, lease: queue.nack(lease, [lease.messages[1]])),
-    "nack chunks for later": (held(TWO), lambda queue, lease: queue.nack(lease, delay=60)),
-    "release": (held(TWO), lambda queue, lease: queue.release(lease)),
+    "nack chunks for later": (held(MANY), lambda queue, lease: queue.nack(lease, delay=60)),
+    "release": (held(MANY), lambda queue, lease: queue.release(lease)),
     "redrive": (dead, lambda queue, _: queue.admin.redrive()),
     "purge": (dead, lambda queue, _: queue.admin.purge("dead")),
 }
