@@ -81,38 +81,21 @@ journals = typer.Typer(
 )
 
 
-def add(group: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:
-    """Add a function as a command, under its own name unless another is given."""
-    group.command(name)(command(function))
+def add_all(group: typer.Typer, *functions: Callable[..., None]) -> None:
+    """Add functions as commands, each under its own name."""
+    for function in functions:
+        group.command(function.__name__.rstrip("_"))(command(function))
 
 
-add(app, publish.publish)
-add(app, consume.consume)
-add(app, running.run)
-add(app, inspecting.stats)
-add(app, inspecting.peek)
-add(app, inspecting.leases)
+add_all(app, publish.publish, consume.consume, running.run, inspecting.stats, inspecting.peek, inspecting.leases)
 for verb in offered():
     operating.add_to(app, verb)
-add(app, search.search)
-add(app, transfers.export)
-add(app, transfers.import_, "import")
-add(app, operating.reap)
-add(app, doctor.doctor)
-add(app, inspecting.top)
-add(app, serve.serve)
-add(app, serve.token)
-add(app, history.history)
-add(app, history.mark)
-add(app, inspecting.why)
-add(queues, inspecting.listed, "list")
+add_all(app, search.search, transfers.export, transfers.import_, operating.reap, doctor.doctor, inspecting.top)
+add_all(app, serve.serve, serve.token, history.history, history.mark, inspecting.why)
+add_all(queues, inspecting.list_)
 operating.add_to(queues, VERBS["unregister"])
-add(letters, dead.listed, "list")
-add(letters, dead.reasons, "reasons")
-add(letters, dead.edit, "edit")
-add(letters, dead.redrive, "redrive")
-add(letters, dead.purge, "purge")
-add(journals, history.export, "export")
+add_all(letters, dead.list_, dead.reasons, dead.edit, dead.redrive, dead.purge)
+add_all(journals, history.export)
 app.add_typer(queues, name="queues")
 app.add_typer(letters, name="dlq")
 app.add_typer(journals, name="journal")

@@ -27,7 +27,7 @@ from rmq_core.reports import OnProgress
 _Most = Annotated[int | None, option("--max", min=1, help="How many at most; all when left out.")]
 
 
-def listed(queue: Queue, *, count: Count = 10, at: At) -> None:
+def list_(queue: Queue, *, count: Count = 10, at: At) -> None:
     """List the newest dead letters and the reasons of their failures."""
     with at.queue(queue) as opened:
         found = opened.admin.dead_letters(count)

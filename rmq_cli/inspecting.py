@@ -160,7 +160,7 @@ def leases(queue: Queue, *, count: Count = 100, at: At) -> None:
         show(records.HOLDERS, map(records.holder_row, holders), "")
 
 
-def listed(*, url: Url = LOCAL, as_json: Json = False) -> None:
+def list_(*, url: Url = LOCAL, as_json: Json = False) -> None:
     """List the names and disciplines of all queues that were ever used on this server."""
     with connected(url) as server:
         found = server.registered()
