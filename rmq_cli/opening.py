@@ -92,11 +92,11 @@ _PATIENCE_S = 2.0
 
 
 class Options:
-    """The base of options that several commands take together; `command` makes one of what was given."""
+    """Base of the dataclasses that hold options of several commands, such as where Redis is; see `command`."""
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function as Typer takes it: in place of each parameter that is Options, with those options."""
+    """Return the function with a parameter for each field of its `Options`, because Typer knows only single options."""
     parameters = signature(function, eval_str=True).parameters.values()
     together = {each.name: each.annotation for each in parameters if _is_options(each.annotation)}
     fields = {name: signature(kind, eval_str=True).parameters for name, kind in together.items()}

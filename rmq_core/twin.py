@@ -1,4 +1,4 @@
-"""`Twin` and `twins`: one body for a method, or a function, that blocks or is awaited.
+"""`Twin` makes a blocking and an asyncio method of one coroutine function; `twins` does so for functions.
 
 An operation on Redis alone is an exchange. A driver would take the errors of a user's function for those of Redis, so
 code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `stepped`
@@ -48,10 +48,12 @@ class Twin(Generic[P, R]):
         return (self._awaited if issubclass(kind, Awaited) else self._blocking).__get__(owner, kind)
 
 
-Awaitable: TypeAlias = Callable[P, Coroutine[Any, Any, R]]
+CoroutineFunction: TypeAlias = Callable[P, Coroutine[Any, Any, R]]
 
 
-def twins(operation: Callable[Concatenate[bool, P], Coroutine[Any, Any, R]]) -> tuple[Callable[P, R], Awaitable[P, R]]:
+def twins(
+    operation: Callable[Concatenate[bool, P], Coroutine[Any, Any, R]],
+) -> tuple[Callable[P, R], CoroutineFunction[P, R]]:
     """Return the blocking and the awaited function of one body; its first argument is whether it is awaited."""
     known = inspect.signature(operation)
     shown = known.replace(parameters=list(known.parameters.values())[1:])
