@@ -37,7 +37,7 @@ from rmq_core.exchange import Exchange, Want
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig, ScriptSettings
 from rmq_core.kernel.base import KeyedEngine
-from rmq_core.kernel.keys import fill, part
+from rmq_core.kernel.keys import Keys, part
 from rmq_core.kernel.registry import ready
 from rmq_core.observe.fact import Observer, Sink
 from rmq_core.observe.tally import Tally
@@ -46,29 +46,23 @@ from rmq_core.policy import milliseconds, seconds
 GROUP = b"jobs"
 
 
-@dataclass(frozen=True, slots=True)
-class JobsKeys:
+class JobsKeys(Keys, prefix="rmq:*:jobs:"):
     """The keys of one queue."""
 
-    name: str
-    prefix: bytes = field(init=False)
-    ready: bytes = field(init=False)
-    delayed: bytes = field(init=False)
-    later: bytes = field(init=False)
-    dead: bytes = field(init=False)
-    leases: bytes = field(init=False)
-    heads: bytes = field(init=False)
-    fence: bytes = field(init=False)
-    events: bytes = field(init=False)
-    alarm: bytes = field(init=False)
-    repeats: bytes = field(init=False)
-    repeat: bytes = field(init=False)
-    fired: bytes = field(init=False)
-    paused: bytes = field(init=False)
-    history: bytes = field(init=False)
-
-    def __post_init__(self) -> None:
-        fill(self, "rmq:{{{}}}:jobs:")
+    ready: bytes
+    delayed: bytes
+    later: bytes
+    dead: bytes
+    leases: bytes
+    heads: bytes
+    fence: bytes
+    events: bytes
+    alarm: bytes
+    repeats: bytes
+    repeat: bytes
+    fired: bytes
+    paused: bytes
+    history: bytes
 
     lease = part("lease")
     done = part("done")

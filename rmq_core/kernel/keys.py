@@ -34,8 +34,7 @@ Other disciplines document their keys in `state.py` of their packages.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from rmq_core.errors import ConfigurationError
 
@@ -61,12 +60,22 @@ def check_name(parameter: str, name: str) -> str:
     return name
 
 
-def fill(keys: Any, prefix: str) -> None:
-    """Set `prefix`, with the hash tag, and each later field of a frozen keys object: the prefix plus its own name."""
-    start = prefix.format(check_name("name", keys.name)).encode()
-    object.__setattr__(keys, "prefix", start)
-    for name in keys.__slots__[2:]:
-        object.__setattr__(keys, name, start + name.encode())
+class Keys:
+    """The keys of a queue. Each annotation of a subclass is one of them: the prefix and its own name."""
+
+    name: str
+    prefix: bytes
+    _pattern: ClassVar[str]
+
+    def __init_subclass__(cls, prefix: str) -> None:
+        """prefix: what all keys begin with; the name of the queue takes the place of `*`, as the hash tag."""
+        cls._pattern = prefix
+
+    def __init__(self, name: str) -> None:
+        self.name = check_name("name", name)
+        self.prefix = self._pattern.replace("*", f"{{{name}}}").encode()
+        for key in type(self).__annotations__:
+            setattr(self, key, self.prefix + key.encode())
 
 
 def part(kind: str) -> Callable[[Any, str | bytes], bytes]:
@@ -80,28 +89,22 @@ def part(kind: str) -> Callable[[Any, str | bytes], bytes]:
     return key
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedKeys:
+class LeasedKeys(Keys, prefix="rmq:*:"):
     """The keys of one queue."""
 
-    name: str
-    prefix: bytes = field(init=False)
-    ready: bytes = field(init=False)
-    delayed: bytes = field(init=False)
-    leases: bytes = field(init=False)
-    fence: bytes = field(init=False)
-    dead: bytes = field(init=False)
-    completed: bytes = field(init=False)
-    failed: bytes = field(init=False)
-    waiters: bytes = field(init=False)
-    wake: bytes = field(init=False)
-    timer: bytes = field(init=False)
-    channel: bytes = field(init=False)
-    history: bytes = field(init=False)
-    journal: bytes = field(init=False)
-
-    def __post_init__(self) -> None:
-        fill(self, "rmq:{{{}}}:")
+    ready: bytes
+    delayed: bytes
+    leases: bytes
+    fence: bytes
+    dead: bytes
+    completed: bytes
+    failed: bytes
+    waiters: bytes
+    wake: bytes
+    timer: bytes
+    channel: bytes
+    history: bytes
+    journal: bytes
 
     def of(self, place: str) -> bytes:
         """Return the key of that name, for a place that a caller chose."""

@@ -20,7 +20,7 @@ from datetime import timedelta
 from rmq_core.envelope.codec import nonce
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.kernel.base import KeyedEngine
-from rmq_core.kernel.keys import check_name, fill, part
+from rmq_core.kernel.keys import Keys, check_name, part
 from rmq_core.policy import check_all, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
 
@@ -57,19 +57,13 @@ class ReliableConfig(PayloadLimits):
         return milliseconds("timeout", self.timeout)
 
 
-@dataclass(frozen=True, slots=True)
-class ReliableKeys:
+class ReliableKeys(Keys, prefix="rmq:reliable:*:"):
     """The keys of one queue."""
 
-    name: str
-    prefix: bytes = field(init=False)
-    queue: bytes = field(init=False)
-    workers: bytes = field(init=False)
-    strays: bytes = field(init=False)
-    dead: bytes = field(init=False)
-
-    def __post_init__(self) -> None:
-        fill(self, "rmq:reliable:{{{}}}:")
+    queue: bytes
+    workers: bytes
+    strays: bytes
+    dead: bytes
 
     processing = part("processing")
     claims = part("claims")

@@ -25,7 +25,7 @@ from typing import Any
 from rmq_core.envelope import codec
 from rmq_core.errors import ConfigurationError, PayloadError, PayloadTooLarge
 from rmq_core.kernel.base import KeyedEngine
-from rmq_core.kernel.keys import check_name
+from rmq_core.kernel.keys import Keys
 from rmq_core.policy import seconds, whole
 from rmq_core.protocol import Capabilities
 
@@ -57,27 +57,20 @@ class RotationConfig:
         return int(seconds("timeout", self.timeout))
 
 
-@dataclass(frozen=True, slots=True)
-class RotationKeys:
-    """The keys of one queue."""
+class RotationKeys(Keys, prefix="rmq:rotation:*:"):
+    """The keys of one queue. The list is a key of the user's: it has the name of the queue and no prefix."""
 
-    name: str
-    list: bytes = field(init=False)
-    prefix: bytes = field(init=False)
-    done: bytes = field(init=False)
-    taken: bytes = field(init=False)
-    waiters: bytes = field(init=False)
-    wake: bytes = field(init=False)
-    channel: bytes = field(init=False)
+    done: bytes
+    taken: bytes
+    waiters: bytes
+    wake: bytes
+    channel: bytes
 
-    def __post_init__(self) -> None:
-        if check_name("name", self.name).startswith("rmq:"):
-            raise ConfigurationError(f"name {self.name!r} must not begin with 'rmq:': RMQ's own keys do")
-        prefix = b"rmq:rotation:{%b}:" % self.name.encode()
-        object.__setattr__(self, "list", self.name.encode())
-        object.__setattr__(self, "prefix", prefix)
-        for name in self.__slots__[3:]:
-            object.__setattr__(self, name, prefix + name.encode())
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        if name.startswith("rmq:"):
+            raise ConfigurationError(f"name {name!r} must not begin with 'rmq:': RMQ's own keys do")
+        self.list = name.encode()
 
 
 _STAMPED = re.compile(rb"(?s).+\|(0|\d{10})\Z")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
@@ -30,7 +29,7 @@ def test_the_timeout_is_whole_seconds() -> None:
 @pytest.mark.parametrize("name", ["q", "a queue", "żółw", "a:b"])
 def test_all_keys_of_a_queue_lie_in_one_slot_of_a_cluster(name: str) -> None:
     keys = RotationKeys(name)
-    made = [getattr(keys, field.name) for field in fields(keys)][1:]
+    made = [key for key in vars(keys).values() if isinstance(key, bytes)]
     assert keys.list == name.encode()
     assert len({key_slot(key) for key in made}) == 1
 
@@ -43,6 +42,6 @@ def test_the_names_of_rmqs_own_keys_are_refused() -> None:
 def test_the_schema_in_the_docstring_lists_every_key() -> None:
     keys = RotationKeys("q")
     listed = set(re.findall(r"^rmq:rotation:\{q\}:(\w+)", state.__doc__ or "", re.MULTILINE))
-    own = {field.name for field in fields(keys)} - {"name", "prefix", "list"}
+    own = vars(keys).keys() - {"name", "prefix", "list"}
     assert listed == own | {"slot"}
     assert all(getattr(keys, name) == f"rmq:rotation:{{q}}:{name}".encode() for name in own)
