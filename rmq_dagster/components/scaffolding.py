@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import dagster as dg
 from pydantic import BaseModel, Field
@@ -11,7 +11,7 @@ JOB = '''"""The Spark job: it works on the messages that its run claimed, and ac
 
 from rmq_spark import adopted_batch, session
 
-spark = session("{queue}", **{{"spark.ui.showConsoleProgress": False}})  # progress bars fill the run's log
+spark = session("{queue}", **{"spark.ui.showConsoleProgress": False})  # progress bars fill the run's log
 with adopted_batch(spark) as batch:
     batch.df.selectExpr("message_id", "string(payload)").show(truncate=False)
 spark.stop()
@@ -55,54 +55,43 @@ class PublishParameters(AssetParameters):
     partition_by: str | None = Field(default=None, description="The field of a message that names its partition.")
 
 
-class SensorScaffolder(dg.Scaffolder[SensorParameters]):
+class SensorScaffolder(dg.Scaffolder[Any]):
     """Write the defs.yaml of a sensor."""
 
-    @classmethod
-    def get_scaffold_params(cls) -> type[SensorParameters]:
-        return SensorParameters
+    parameters: ClassVar[type[BaseModel]] = SensorParameters
 
-    def scaffold(self, request: dg.ScaffoldRequest[SensorParameters]) -> None:
+    @classmethod
+    def get_scaffold_params(cls) -> type[BaseModel]:
+        return cls.parameters
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
         dg.scaffold_component(request, request.params.model_dump(exclude_none=True))
 
 
-class PublishScaffolder(dg.Scaffolder[PublishParameters]):
-    """Write the defs.yaml of a publisher, and messages.py with the function that it calls."""
+class AssetScaffolder(SensorScaffolder):
+    """Write the defs.yaml of an asset with these attributes, and beside it the file that they name, with its code."""
 
-    @classmethod
-    def get_scaffold_params(cls) -> type[PublishParameters]:
-        return PublishParameters
+    parameters = AssetParameters
+    file: ClassVar[str]
+    code: ClassVar[str]
+    attributes: ClassVar[dict[str, Any]]
 
-    def scaffold(self, request: dg.ScaffoldRequest[PublishParameters]) -> None:
-        # A run that is repeated, or a step that is retried, must not publish its messages twice.
-        attributes = {"function": ".messages.todays", "settings": {"dedup": True}}
-        _write(request, "messages.py", MESSAGES, attributes)
-
-
-class ConsumeScaffolder(dg.Scaffolder[AssetParameters]):
-    """Write the defs.yaml of a consumer, and work.py with the function that it calls."""
-
-    @classmethod
-    def get_scaffold_params(cls) -> type[AssetParameters]:
-        return AssetParameters
-
-    def scaffold(self, request: dg.ScaffoldRequest[AssetParameters]) -> None:
-        _write(request, "work.py", WORK, {"function": ".work.write"})
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        given = request.params.model_dump(exclude_none=True)
+        queue, asset = given.pop("queue"), {"key": given.pop("asset")}
+        (request.target_path / self.file).write_text(self.code.replace("{queue}", queue), "utf-8")
+        dg.scaffold_component(request, {"queue": queue, "asset": asset, **given, **self.attributes})
 
 
-class SparkScaffolder(dg.Scaffolder[AssetParameters]):
-    """Write the defs.yaml of a Spark job, and job.py with the job."""
-
-    @classmethod
-    def get_scaffold_params(cls) -> type[AssetParameters]:
-        return AssetParameters
-
-    def scaffold(self, request: dg.ScaffoldRequest[AssetParameters]) -> None:
-        _write(request, "job.py", JOB.format(queue=request.params.queue), {"application": "job.py"})
+class PublishScaffolder(AssetScaffolder):
+    parameters, file, code = PublishParameters, "messages.py", MESSAGES
+    # A run that is repeated, or a step that is retried, must not publish its messages twice.
+    attributes: ClassVar = {"function": ".messages.todays", "settings": {"dedup": True}}
 
 
-def _write(request: dg.ScaffoldRequest[Any], file: str, code: str, attributes: dict[str, Any]) -> None:
-    (request.target_path / file).write_text(code, "utf-8")
-    given = request.params.model_dump(exclude_none=True)
-    asset = {"key": given.pop("asset")}
-    dg.scaffold_component(request, {"queue": given.pop("queue"), "asset": asset, **given, **attributes})
+class ConsumeScaffolder(AssetScaffolder):
+    file, code, attributes = "work.py", WORK, {"function": ".work.write"}
+
+
+class SparkScaffolder(AssetScaffolder):
+    file, code, attributes = "job.py", JOB, {"application": "job.py"}
