@@ -18,7 +18,7 @@ from hypothesis import settings
 from tests.core.leases import PATIENCE_S
 from tests.core.tenants import PASSWORD, USER, grant
 from tests.core.worlds import AsyncWorld, SyncWorld, World
-from tests.servers import CLUSTERS, EMBEDDED, NAMES, External, Server, find_server, parse_external
+from tests.servers import External, Server, find_server
 
 STARTS_SPARK = ("airflow/", "architecture/test_documentation", "dagster/", "faults/", "spark/")
 SPARKS_DEADLINE = "Python worker failed to connect back"
@@ -34,9 +34,8 @@ pytest_plugins = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Register `--faults`, which the fault tests read as `config.getoption("faults")` and `--servers`."""
+    """Register `--faults`, which the fault tests read as `config.getoption("faults")`."""
     parser.addoption("--faults", choices=("short", "full"), default="short", help="how long fault tests run")
-    parser.addoption("--servers", default="", help="comma-separated names of the servers to test, default all")
 
 
 def pytest_configure() -> None:
@@ -69,34 +68,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=[SPARKS_DEADLINE]))
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    """Report which servers and clusters this run covers."""
-    return f"servers: {', '.join(place_names(config))}; faults: {config.getoption('faults')}"
-
-
-def place_names(config: pytest.Config) -> list[str]:
-    """Return the servers and clusters of this run: those of RMQ_TEST_SERVERS or all of ours, limited by `--servers`."""
-    known = list(parse_external() or (*NAMES, *CLUSTERS))
-    chosen = [name for name in config.getoption("servers").split(",") if name] or known
-    if unknown := set(chosen) - {*known, EMBEDDED}:
-        message = f"--servers: no {', '.join(sorted(unknown))} among {', '.join(known)}"
-        raise pytest.UsageError(message)
-    return chosen
-
-
-def server_names(config: pytest.Config) -> list[str]:
-    """Return the standalone servers of this run."""
-    external = parse_external()
-    alone = {name for name, url in external.items() if url.startswith(("redis:", "rediss:", "unix:"))}
-    return [name for name in place_names(config) if name in (alone or {*NAMES, EMBEDDED})]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each server when it requests one, directly or through another fixture."""
-    if "server" in metafunc.fixturenames:
-        metafunc.parametrize("server", server_names(metafunc.config), indirect=True, scope="session")
-
-
 @pytest.fixture
 def usual_signals() -> Iterator[None]:
     """Restore Python's own handlers: a library that earlier tests used, such as PySpark, may have replaced them."""
@@ -111,14 +82,6 @@ def usual_signals() -> Iterator[None]:
 def full_faults(pytestconfig: pytest.Config) -> bool:
     """True under `--faults=full`."""
     return bool(pytestconfig.getoption("faults") == "full")
-
-
-@pytest.fixture(scope="session")
-def any_server_url(pytestconfig: pytest.Config) -> Iterator[str]:
-    """One server for tests whose subject is not Redis: 7.0 unless `--servers` leaves it out."""
-    names = server_names(pytestconfig)
-    with find_server("7.0" if "7.0" in names or not names else names[0]) as server:
-        yield server.url
 
 
 @pytest.fixture

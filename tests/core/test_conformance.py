@@ -7,24 +7,23 @@ refusal. The promises are in `tests/core/conformance`; `catalogue` writes them i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from rmq_core.protocol import DISCIPLINES, Capabilities
-from tests.conftest import place_names
 from tests.core.conformance.catalogue import PAGE, page
 from tests.core.conformance.kits import KITS
 from tests.core.conformance.promises import EVERY, PROMISES, Promise, rows
 from tests.core.conformance.report import RECORD, Trial, render, rows_of
 from tests.core.conformance.stages import STAGES, Place, Stage, find_place
-from tests.core.conformance.subject import Subject, capabilities_of, declares
+from tests.core.conformance.subject import Subject
+from tests.covering import place_names, places
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test with `place` on every server and cluster of this run."""
     if "place" in metafunc.fixturenames:
-        metafunc.parametrize("place", place_names(metafunc.config), indirect=True, scope="session")
+        metafunc.parametrize("place", places(metafunc, place_names(metafunc.config)), indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +46,7 @@ def subject(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Subject]:
     made.close()
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.sentence.replace(" ", "-"))
 def test_a_promise_is_kept_or_refused(
     promise: Promise, subject: Subject, record_property: Callable[[str, object], None]
@@ -55,15 +55,6 @@ def test_a_promise_is_kept_or_refused(
     trial = Trial(subject.discipline, promise.capability, promise.sentence, place.name, place.version, "failed")
     record_property(RECORD, tuple(trial))
     record_property(RECORD, tuple(trial._replace(verdict=promise.check(subject))))
-
-
-def _is_kept(params: dict[str, Any]) -> bool:
-    """Return whether these parameters belong to a promise that is kept; a refusal never reaches a server."""
-    promise: Promise = params["promise"]
-    return promise.capability == EVERY or declares(capabilities_of(params["subject"]), promise.capability)
-
-
-test_a_promise_is_kept_or_refused.everywhere = _is_kept  # type: ignore[attr-defined]  # read by tests.covering
 
 
 def test_every_capability_has_a_promise() -> None:

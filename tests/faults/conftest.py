@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.conftest import server_names
 from tests.core.worlds import AsyncWorld, SyncWorld, World
+from tests.covering import server_names
 from tests.faults.proxy import Proxy
 from tests.servers import NAMES, Server, start_server
 

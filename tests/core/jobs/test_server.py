@@ -35,6 +35,7 @@ async def test_a_server_that_is_too_old_is_refused_with_the_missing_command_and_
             await Worker(queue, print).run()
 
 
+@pytest.mark.everywhere
 def test_features_of_a_newer_server_are_used(world: World) -> None:
     queue = jobs(world)
     queue.add("j")
@@ -46,9 +47,7 @@ def test_features_of_a_newer_server_are_used(world: World) -> None:
     assert ("cmdstat_xack" in stats) != native(world.client)
 
 
-test_features_of_a_newer_server_are_used.everywhere = lambda _: True  # type: ignore[attr-defined]  # read by tests.covering
-
-
+@pytest.mark.everywhere
 def test_a_job_is_requeued_or_failed_once(world: World) -> None:
     queue = jobs(world)
     queue.add("j")
@@ -62,9 +61,6 @@ def test_a_job_is_requeued_or_failed_once(world: World) -> None:
     second, verdict = taken(), Verdict(1, 60, "why")
     assert [run(world, queue, next(fail(engine, "w", second, "id", verdict))) for _ in range(2)] == [b"later", b"gone"]
     assert queue.stats()[:3] == (0, 1, 0)
-
-
-test_a_job_is_requeued_or_failed_once.everywhere = lambda _: True  # type: ignore[attr-defined]  # see tests.covering
 
 
 def test_a_key_of_another_type_is_reported_and_left_alone(world: World) -> None:

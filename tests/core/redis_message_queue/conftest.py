@@ -10,17 +10,19 @@ from collections.abc import Iterator
 import pytest
 
 from rmq_core.redis_message_queue.heartbeat import Heartbeats
-from tests.conftest import server_names
 from tests.core.redis_message_queue.behind import PATIENCE_S
 from tests.core.redis_message_queue.places import FAKE, Fake, Place, Real, find_place
 from tests.core.redis_message_queue.worlds import AsyncWorld, SyncWorld, World
+from tests.covering import places, server_names
 from tests.faults.proxy import Proxy
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test once for each place when it asks for one."""
     if "place" in metafunc.fixturenames:
-        metafunc.parametrize("place", [FAKE, *server_names(metafunc.config)], indirect=True, scope="session")
+        metafunc.parametrize(
+            "place", places(metafunc, [FAKE, *server_names(metafunc.config)]), indirect=True, scope="session"
+        )
 
 
 @pytest.fixture(autouse=True)
