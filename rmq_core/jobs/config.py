@@ -60,7 +60,7 @@ class JobsConfig(PayloadLimits):
         check_all(seconds, self, "lease", "unique_ttl", "settled_ttl", "result_ttl", "retry_budget", minimum=0.001)
         check_all(whole, self, "max_attempts", "max_dead", minimum=1)
         whole("max_events", self.max_events)
-        if self.retry_budget_s > _LONGEST_BUDGET_S:
+        if seconds("retry_budget", self.retry_budget) > _LONGEST_BUDGET_S:
             raise ConfigurationError(
                 f"retry_budget must be at most {_LONGEST_BUDGET_S:.0f} s: later resends are not recognised"
             )
@@ -74,10 +74,6 @@ class JobsConfig(PayloadLimits):
     @property
     def lease_ms(self) -> int:
         return milliseconds("lease", self.lease)
-
-    @property
-    def retry_budget_s(self) -> float:
-        return seconds("retry_budget", self.retry_budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

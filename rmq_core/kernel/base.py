@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_origin, overload
 
 from rmq_core.exchange import Exchange
+from rmq_core.kernel.keys import Keys
 from rmq_core.kernel.registry import provisional
 from rmq_core.messages import Lease
 from rmq_core.observe.fact import Begin, Invocation
@@ -51,15 +52,6 @@ class Engine(Protocol):
     def retry_budget_s(self) -> float: ...
     @property
     def heartbeat_s(self) -> float | None: ...
-
-
-class Keys(Protocol):
-    """The keys of a queue: its name, and their common prefix."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def prefix(self) -> bytes: ...
 
 
 class Budgeted(Protocol):

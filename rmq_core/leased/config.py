@@ -115,7 +115,3 @@ class LeasedConfig(PayloadLimits):
     @property
     def settled_ttl_ms(self) -> int:
         return milliseconds("settled_ttl", self.settled_ttl)
-
-    @property
-    def retry_budget_s(self) -> float:
-        return seconds("retry_budget", self.retry_budget)

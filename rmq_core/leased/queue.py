@@ -162,8 +162,8 @@ async def ask(
     """Run an exchange about queues that one driver reaches."""
     from rmq_core.exchange.public import async_driver, sync_driver  # loads redis-py; importing this must not
 
-    prefix, budget_s = LeasedKeys(names[0]).prefix, (config or LeasedConfig()).retry_budget_s
-    driver: Any = (async_driver if asynchronous else sync_driver)(client, prefix, budget_s)
+    engine = LeasedEngine(LeasedKeys(names[0]), config or LeasedConfig())
+    driver: Any = (async_driver if asynchronous else sync_driver)(client, engine.prefix, engine.retry_budget_s)
     try:
         return await awaited(driver.run(exchange))
     finally:

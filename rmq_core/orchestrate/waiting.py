@@ -247,7 +247,7 @@ class WaitHub:
         watch = self._watches.get(queue)
         if watch is None:
             engine = LeasedEngine(LeasedKeys(queue), self._config)
-            driver = self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s)
+            driver = self._driver(self._client, engine.prefix, engine.retry_budget_s)
             # A cluster spreads queues over nodes, and a poller reaches one.
             poller = BacklogPoller() if is_cluster(self._client) else self._poller
             watch = self._watches[queue] = WatchedQueue(engine, driver, poller)

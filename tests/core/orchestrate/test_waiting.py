@@ -49,14 +49,14 @@ async def test_a_wait_returns_at_once_for_ready_messages_and_claims_none(hub: Wa
 async def test_a_wait_on_a_paused_queue_says_so_and_goes_on_until_resumed(hub: WaitHub, queue: LeasedQueue) -> None:
     await queue.publish("x")
     await queue.admin.pause()
-    told: list[Backlog] = []
-    waiting = asyncio.create_task(hub.wait("q", max_age=0.001, on_pause=told.append))
+    paused: asyncio.Queue[Backlog] = asyncio.Queue()
+    waiting = asyncio.create_task(hub.wait("q", max_age=0.001, on_pause=paused.put_nowait))
+    assert (await asyncio.wait_for(paused.get(), PATIENCE_S)).ready == 1
     await watched(queue.client, "q")
-    assert [backlog.ready for backlog in told] == [1]
     await queue.publish("y")
     await asyncio.sleep(0.3)
     assert not waiting.done()
-    assert len(told) == 1
+    assert paused.empty()
     await queue.admin.resume()
     assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 2
 
