@@ -54,16 +54,12 @@ if TYPE_CHECKING:
     from rmq_core.streams.consumer import AsyncQueueConsumer as QueueConsumer
 
 _ON_FIRST_USE = {
-    "JobQueue": ("jobs.aio", "AsyncJobQueue"),
-    "QueueConsumer": ("streams.consumer", "AsyncQueueConsumer"),
-    "Reaper": ("reliable.reclaiming", "AsyncReaper"),
-    "RedisMessageQueue": ("redis_message_queue.asyncio", "RedisMessageQueue"),
-    "ReliableQueue": ("reliable.aio", "AsyncReliableQueue"),
-    "RotationQueue": ("rotation.aio", "AsyncRotationQueue"),
-    "StreamQueue": ("streams.aio", "AsyncStreamQueue"),
-    "Worker": ("jobs.worker", "Worker"),
-    "run_worker": ("jobs.worker", "run_worker"),
-}
+    "JobQueue": "jobs.aio:AsyncJobQueue", "QueueConsumer": "streams.consumer:AsyncQueueConsumer",
+    "Reaper": "reliable.reclaiming:AsyncReaper", "RedisMessageQueue": "redis_message_queue.asyncio:RedisMessageQueue",
+    "ReliableQueue": "reliable.aio:AsyncReliableQueue", "RotationQueue": "rotation.aio:AsyncRotationQueue",
+    "StreamQueue": "streams.aio:AsyncStreamQueue", "Worker": "jobs.worker:Worker",
+    "run_worker": "jobs.worker:run_worker",
+}  # fmt: skip
 __all__ = [
     "Backoff", "Batch", "ConfigurationError", "Durability", "Isolation", "JobQueue", "Lease", "LeaseAlreadySettled",
     "LeaseLost", "LeaseOwnedByOther", "LeasedConfig", "LeasedQueue", "LeftUnsettled", "MalformedMessage", "Match",
@@ -77,7 +73,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, defined = _ON_FIRST_USE[name]
+    module, _, defined = _ON_FIRST_USE[name].partition(":")
     value = globals()[name] = getattr(import_module(f"rmq_core.{module}"), defined)
     return value
 

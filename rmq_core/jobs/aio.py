@@ -18,10 +18,7 @@ R = TypeVar("R")
 
 
 class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
-    """A queue of named jobs in a stream; the asyncio version of JobQueue. A Worker uses it.
-
-    `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
-    """
+    """A JobQueue for asyncio, which a Worker uses: `redis` is a redis.asyncio client, a RedisSettings or a URL."""
 
     admin = Part(JobAdmin[Awaited])
 

@@ -20,11 +20,7 @@ from rmq_core.twin import Awaited
 
 
 class AsyncLeasedQueue(LeasedMethods, AsyncLargeLeaseFacade[LeasedEngine]):
-    """A queue whose messages are handed out under leases; the asyncio version of LeasedQueue.
-
-    `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
-    gets a QueueEvent after each step.
-    """
+    """A LeasedQueue for asyncio: `redis` is a redis.asyncio client, a RedisSettings or a URL."""
 
     admin = Part(LeasedAdmin[Awaited])
 

@@ -10,10 +10,6 @@ from rmq_core.twin import Awaited
 
 
 class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
-    """A queue whose messages stay in a list of their worker until they are acked; ReliableQueue for asyncio.
-
-    `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages
-    of workers that died are requeued only while a reaper runs in some process.
-    """
+    """A ReliableQueue for asyncio: `redis` is a redis.asyncio client, a RedisSettings or a URL."""
 
     admin = Part(ReliableAdmin[Awaited])

@@ -10,10 +10,6 @@ from rmq_core.twin import Awaited
 
 
 class AsyncRotationQueue(RotationMethods, AsyncFacade[RotationEngine]):
-    """A queue of ids in one list: a popped id stays in the list with a time stamp until it is marked as done.
-
-    `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. This
-    is the asyncio version of RotationQueue.
-    """
+    """A RotationQueue for asyncio: `redis` is a redis.asyncio client, a RedisSettings or a URL."""
 
     admin = Part(RotationAdmin[Awaited])

@@ -10,11 +10,6 @@ from rmq_core.twin import Awaited
 
 
 class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
-    """A Redis stream, read by one consumer of a group; the asyncio version of StreamQueue.
-
-    Takes `(redis, config)` or `(redis, name, config)`; `redis` is a redis.asyncio client, a RedisSettings or a URL.
-    enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError. The
-    methods of WorkQueue resend a request that got no reply. `on_event` gets a QueueEvent after each step.
-    """
+    """A StreamQueue for asyncio: `redis` is a redis.asyncio client, a RedisSettings or a URL."""
 
     admin = Part(StreamAdmin[Awaited])
