@@ -1,7 +1,8 @@
 """How tests are distributed to the processes of `pytest -n`: tests that share something slow to start stay together.
 
-Tests of Redis share a server, those of Airflow its metadata database, those of Spark a JVM, unit tests their imports.
-Elsewhere a file is a unit of work, also where each test of Spark starts a JVM of its own.
+Tests of Redis share a server, those of the monitoring a Prometheus, those of Airflow its metadata database, those of
+Spark a JVM, unit tests their imports. Elsewhere a file is a unit of work, also where each test of Spark starts a JVM of
+its own.
 
 Units that compute (they start JVMs, browsers, Airflow) and units that mostly wait (for Redis, for a lease to expire)
 take turns, so that the processor has work all the time; of either kind, what takes longest begins first.
@@ -18,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers import CLUSTERS, NAMES
 
-TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow")
+TOGETHER = ("airflow/browser", "airflow", "monitoring", "spark", "faults/airflow")
 APART = "spark/processes/"
 COMPUTING = (
     *("spark", "airflow", "faults/airflow", "faults/test_spark"),
