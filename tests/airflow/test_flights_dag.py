@@ -65,7 +65,7 @@ def run(environment: dict[str, str], log: Path) -> tuple[int, set[str]]:
     return process.returncode, seen
 
 
-@pytest.mark.nightly("airflow/test_spark_example.py::test_a_job_adds_up_the_orders_of_its_batch")
+@pytest.mark.nightly("spark/test_delays_job.py::test_a_stream_writes_the_same_in_several_batches_and_acks_it")
 def test_every_flight_is_counted_once_and_no_secret_shows(
     connection: str,
     secured_url: str,

@@ -17,6 +17,7 @@ from tests.spark.conftest import SHORT_LIVED
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.nightly("spark/test_delays_job.py::test_the_job_of_the_guide_adds_up_the_orders_of_its_batch")
 def test_a_job_adds_up_the_orders_of_its_batch(
     connection: str, secured_url: str, tmp_path: Path, airflow_database: None
 ) -> None:

@@ -1,17 +1,20 @@
-"""The demo's Spark job on a few real airport-days, as a submitter runs it and as a stream."""
+"""The demo's Spark job on a few real airport-days, as a submitter runs it and as a stream, and the guide's job."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import runpy
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
@@ -179,3 +182,21 @@ def test_a_stream_into_a_delta_table_that_dies_before_its_ack_has_each_departure
     assert found == {"ready": 0, "leased": 0, "dead": 0, "rows": expected.total(), "united_rows": united}
     rows = DeltaTable(tmp_path / "departures_delta").to_pyarrow_table().to_pylist()
     assert Counter((row["origin"], f"{row['day']}", row["carrier"]) for row in rows) == expected
+
+
+def test_the_job_of_the_guide_adds_up_the_orders_of_its_batch(
+    spark: SparkSession, queue: LeasedQueue, handover: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = [{"customer": name, "amount": amount} for name in ("ada", "bob") for amount in (1.5, 2.0, 4.0)]
+    queue.publish_many([*orders, "no order"])
+    queue.claim(max_messages=99, lease_id="run/1", owner="try-1")
+    for name, value in handover("run/1").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["totals.py", str(tmp_path)])
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)  # `spark` is the session of all tests
+    runpy.run_path(str(JOB.with_name("totals.py")))
+    rows = pyarrow.parquet.read_table(tmp_path).select(["customer", "total"]).to_pylist()
+    assert sorted((row["customer"], row["total"]) for row in rows) == [("ada", 7.5), ("bob", 7.5)]
+    (back,) = queue.admin.peek(10)
+    assert (back.payload, back.history[0].reason) == ("no order", "payload is not JSON of the declared schema")
+    assert queue.stats()[:5] == (1, 0, 0, 0, 0)
