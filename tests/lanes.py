@@ -1,8 +1,8 @@
 """How tests are distributed to the processes of `pytest -n`: tests that share something slow to start stay together.
 
 Tests of Redis share a server, those of the monitoring a Prometheus, those of Airflow its metadata database, those of
-Spark a JVM, unit tests their imports. Elsewhere a file is a unit of work, also where each test of Spark starts a JVM of
-its own.
+Spark a JVM, unit tests of a package its imports. Elsewhere a file is a unit of work, also where each test of Spark
+starts a JVM of its own.
 
 Units that compute (they start JVMs, browsers, Airflow) and units that mostly wait (for Redis, for a lease to expire)
 take turns, so that the processor has work all the time; of either kind, what takes longest begins first.
@@ -46,7 +46,7 @@ def unit(nodeid: str) -> str:
     """Return the unit of a test: `spark`, `redis/7.0`, `dagster/test_walks.py`."""
     path, _, test = nodeid.removeprefix("tests/").partition("::")
     if path.rpartition("/")[2].startswith("test_unit_"):
-        return "unit"
+        return f"unit/{path.partition('/')[0]}"
     if path.startswith(("core/", "cli/")) and (place := _place(test)):
         return f"redis/{place}"
     if path.startswith(APART):

@@ -166,8 +166,8 @@ MUTANTS = (
     Mutant(
         "keys of a queue have no hash tag",
         "rmq_core/kernel/keys.py",
-        "'rmq:{{{}}}:'",
-        "'rmq:{}:'",
+        "f'{{{name}}}'",
+        "name",
         "tests/core/kernel/test_unit_keys.py::test_every_key_of_a_queue_has_its_name_as_hash_tag",
     ),
     Mutant(
