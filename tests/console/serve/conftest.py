@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,21 +98,20 @@ async def served(tmp_path: Path, redis_server: Server) -> AsyncIterator[Served]:
     await made.close()
 
 
+@contextmanager
+def serving(url: str, *options: str) -> Iterator[str]:
+    """Run `rmq serve` as a process for the duration of the block; yield its address."""
+    words = [sys.executable, "-m", "rmq_cli", "serve", "--url", url, "--port", "0", *options]
+    process = subprocess.Popen([*DIES_WITH_US, *words], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stderr is not None
+    with process.stderr as said:
+        yield said.readline().split()[0].rstrip("/")
+        process.terminate()
+        assert process.wait(20) == 0
+
+
 @pytest.fixture
 def started(redis_server: Server) -> Iterator[Callable[..., str]]:
     """Start `rmq serve` as a process: `started("--allow-changes")` returns its address."""
-    running: list[subprocess.Popen[str]] = []
-
-    def start(*options: str) -> str:
-        words = [sys.executable, "-m", "rmq_cli", "serve", "--url", redis_server.url, "--port", "0", *options]
-        process = subprocess.Popen([*DIES_WITH_US, *words], stderr=subprocess.PIPE, text=True, cwd=ROOT)
-        running.append(process)
-        assert process.stderr is not None
-        return process.stderr.readline().split()[0].rstrip("/")
-
-    yield start
-    for process in running:
-        process.terminate()
-        assert process.wait(20) == 0
-        assert process.stderr is not None
-        process.stderr.close()
+    with ExitStack() as running:
+        yield lambda *options: running.enter_context(serving(redis_server.url, *options))

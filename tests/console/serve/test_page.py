@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from rmq_console.serve.access import make
 from rmq_console.serve.app import PLACE
 from rmq_core import LeasedConfig, LeasedQueue
 from tests.airflow.browser import chromium
+from tests.console.serve.conftest import serving
 from tests.console.serve.screen import ServedScreen
 from tests.servers.process import Server
 
@@ -36,26 +37,37 @@ def driver() -> Iterator[Chrome]:
     browser.quit()
 
 
-@pytest.fixture
-def tokens(tmp_path: Path) -> dict[str, str]:
-    """A token of each role; the file is `tokens`."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server has its tokens and its audit log."""
+    return tmp_path_factory.mktemp("serve")
+
+
+@pytest.fixture(scope="module")
+def tokens(folder: Path) -> dict[str, str]:
+    """A token of each role."""
     made = {role: make(role, f"{role}@example.org") for role in ("numbers", "view", "change")}
-    (tmp_path / "tokens").write_text("\n".join(line for _, line in made.values()))
+    (folder / "tokens").write_text("\n".join(line for _, line in made.values()))
     return {role: token for role, (token, _) in made.items()}
 
 
+@pytest.fixture(scope="module")
+def url(shared_redis: Server, tokens: dict[str, str], folder: Path) -> Iterator[str]:
+    """A server with these tokens."""
+    options = ("--tokens", str(folder / "tokens"), "--allow-changes", "--audit", str(folder / "audit"), *LINKS)
+    with serving(shared_redis.url, *options) as address:
+        yield address
+
+
 @pytest.fixture
-def screen(
-    driver: Chrome, started: Callable[..., str], tokens: dict[str, str], tmp_path: Path
-) -> Iterator[ServedScreen]:
+def screen(driver: Chrome, url: str) -> Iterator[ServedScreen]:
     """The console with tokens; the test fails on every error that the browser reports."""
-    options = ("--tokens", str(tmp_path / "tokens"), "--allow-changes", "--audit", str(tmp_path / "audit"), *LINKS)
-    shown = ServedScreen(driver, started(*options))
+    shown = ServedScreen(driver, url)
+    driver.get("about:blank")
     shown.size(1400, 900)
     shown.troubles()
     yield shown
     assert shown.troubles() == []
-    driver.get("about:blank")  # a page whose server ends would report that in the next test
 
 
 def test_a_user_logs_in_with_a_token_and_out_again(
@@ -92,7 +104,7 @@ def test_the_holders_of_leases_are_linked_to_their_orchestrators(
 
 
 def test_a_user_with_the_role_change_redrives_and_the_audit_log_names_him(
-    screen: ServedScreen, queue: LeasedQueue, tokens: dict[str, str], tmp_path: Path
+    screen: ServedScreen, queue: LeasedQueue, tokens: dict[str, str], folder: Path
 ) -> None:
     queue.publish("x")
     queue.nack(queue.claim(), reason="bad")
@@ -103,7 +115,7 @@ def test_a_user_with_the_role_change_redrives_and_the_audit_log_names_him(
     screen.click("dialog .primary")
     screen.shows("1 dead letter is ready again", "#toasts")
     assert queue.stats().ready == 1
-    assert (tmp_path / "audit").read_text().count('"user": "change@example.org"') == 2
+    assert (folder / "audit").read_text().count('"user": "change@example.org"') == 2
 
 
 @pytest.mark.parametrize(("role", "sees"), [("view", True), ("numbers", False)])

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from rmq_core import LeasedConfig, LeasedQueue, open_queue
-from tests.console.serve.conftest import QUEUE
+from tests.console.serve.conftest import QUEUE, serving
 from tests.servers.process import Server
 
 PATIENCE_S = 60.0  # it takes less than a second, unless the machine is busy
 SOON_S = 0.5
 LATE_S = 600.0  # after the test has ended, also on a busy machine
+
+
+@pytest.fixture(scope="module")
+def url(shared_redis: Server) -> Iterator[str]:
+    """A server without options."""
+    with serving(shared_redis.url) as address:
+        yield address
 
 
 def told(url: str, queue: str = QUEUE) -> dict[str, Any]:
@@ -31,10 +38,7 @@ def until(url: str, ready: int, queue: str = QUEUE) -> None:
         time.sleep(0.05)
 
 
-def test_a_delayed_message_counts_as_soon_as_it_is_due_although_nobody_consumes(
-    started: Callable[..., str], queue: LeasedQueue
-) -> None:
-    url = started()
+def test_a_delayed_message_counts_as_soon_as_it_is_due_although_nobody_consumes(url: str, queue: LeasedQueue) -> None:
     queue.publish("late", delay=LATE_S)
     before = told(url)
     assert (before["ready"], before["total"], before["delayed"]) == (0, 0, 1)
@@ -43,10 +47,7 @@ def test_a_delayed_message_counts_as_soon_as_it_is_due_although_nobody_consumes(
     assert (told(url)["total"], told(url)["delayed"]) == (1, 1)
 
 
-def test_messages_of_an_expired_lease_count_although_nobody_consumes(
-    started: Callable[..., str], redis_server: Server
-) -> None:
-    url = started()
+def test_messages_of_an_expired_lease_count_although_nobody_consumes(url: str, redis_server: Server) -> None:
     with LeasedQueue(redis_server.url, QUEUE) as queue:
         queue.publish_many([*"abcd"])
         queue.claim(lease=LATE_S)
@@ -57,10 +58,7 @@ def test_messages_of_an_expired_lease_count_although_nobody_consumes(
     assert (told(url)["leased"], told(url)["total"]) == (1, 4)
 
 
-def test_a_paused_queue_asks_for_no_worker_but_for_those_of_its_leases(
-    started: Callable[..., str], queue: LeasedQueue
-) -> None:
-    url = started()
+def test_a_paused_queue_asks_for_no_worker_but_for_those_of_its_leases(url: str, queue: LeasedQueue) -> None:
     queue.publish_many([*"abcd"])
     queue.claim(lease=LATE_S)
     queue.admin.pause()
@@ -71,10 +69,7 @@ def test_a_paused_queue_asks_for_no_worker_but_for_those_of_its_leases(
 
 
 @pytest.mark.parametrize("how", ["delay", "lease"])
-def test_jobs_are_told_when_they_are_due_or_their_lease_expired(
-    started: Callable[..., str], redis_server: Server, how: str
-) -> None:
-    url = started()
+def test_jobs_are_told_when_they_are_due_or_their_lease_expired(url: str, redis_server: Server, how: str) -> None:
     with open_queue(redis_server.url, "mails", "jobs") as jobs:  # type: ignore[attr-defined]
         for number, wait in enumerate((LATE_S, SOON_S)):
             jobs.publish({"n": number}, delay=wait if how == "delay" else None)
@@ -97,21 +92,17 @@ def test_a_lease_is_reclaimed_under_the_settings_of_the_consumers(
     assert (told(url, "other")["ready"], told(url, "other")["dead"]) == (1, 0)
 
 
-def test_a_queue_that_does_not_exist_is_told_apart_from_an_empty_one(
-    started: Callable[..., str], queue: LeasedQueue
-) -> None:
+def test_a_queue_that_does_not_exist_is_told_apart_from_an_empty_one(url: str, queue: LeasedQueue) -> None:
     queue.publish("x")
     queue.admin.purge("ready")
-    url = started()
     assert told(url)["total"] == 0
     assert httpx.get(f"{url}/keda/wrok", timeout=PATIENCE_S).status_code == 404
 
 
 def test_the_process_lives_and_says_that_redis_does_not_answer(
-    started: Callable[..., str], queue: LeasedQueue, redis_server: Server
+    url: str, queue: LeasedQueue, redis_server: Server
 ) -> None:
     queue.publish("x")
-    url = started()
     assert [httpx.get(f"{url}{path}", timeout=PATIENCE_S).status_code for path in ("/healthz", "/readyz")] == [200, 200]
     redis_server.pause()
     try:
