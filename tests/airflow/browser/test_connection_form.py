@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from rmq_airflow.get_provider_info import get_provider_info
 from tests.airflow.browser.airflow import ApiServer
 from tests.airflow.browser.conftest import MAIN
 from tests.airflow.browser.connections import Connections
-from tests.airflow.browser.screen import PATIENCE_S, Screen
+from tests.airflow.browser.screen import Screen
 
 pytestmark = pytest.mark.slow
 
@@ -27,9 +26,8 @@ def connections(screen: Screen) -> Connections:
 @pytest.fixture
 def nobody_there(airflow: ApiServer) -> Iterator[str]:
     """A connection to a port on which no server listens."""
-    bearer = {"Authorization": f"Bearer {airflow.token('admin')}"}
     body = {"connection_id": NOBODY, "conn_type": "redis_queue", "host": "127.0.0.1", "port": 1}
-    with httpx.Client(base_url=f"{airflow.url}/api/v2", headers=bearer, timeout=PATIENCE_S) as client:
+    with airflow.client() as client:
         client.post("/connections", json=body).raise_for_status()
         yield NOBODY
         client.delete(f"/connections/{NOBODY}").raise_for_status()
