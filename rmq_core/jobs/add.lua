@@ -5,7 +5,7 @@
 -- Reply: 'accepted [<one digit per job: 1 accepted, 0 duplicate>]' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: envelope
+-- include: stamp
 -- include: jobs_entry
 -- include: later
 local earlier = replay()

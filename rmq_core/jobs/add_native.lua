@@ -3,7 +3,7 @@
 -- ARGV: producer  jobs..., id and body of each
 -- Reply: 'accepted'.
 -- include: clock
--- include: envelope
+-- include: stamp
 local front = stamp(clock())
 for i = 1, #jobs, 2 do
   redis.call('XADD', ready, 'IDMP', producer, jobs[i], '*', 'e', front .. jobs[i + 1])

@@ -7,7 +7,7 @@
 -- Reply: 'fired <count>', 'other' when another client fired, changed or deleted it, or 'superseded'.
 -- include: clock
 -- include: replay
--- include: envelope
+-- include: stamp
 local earlier = replay()
 if earlier then return earlier end
 local at = redis.call('ZSCORE', repeats, key)

@@ -2,26 +2,32 @@
 -- A chained chunk is sent before the reply to the previous chunk; it adds nothing unless that chunk was accepted.
 -- KEYS: slot  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys, one per message or none; if chained, also the slot of the previous chunk
--- ARGV: seq  slot_ttl_ms  channel, of notifications  delay_ms:number  max_ready:number, or 0
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  delay_ms  max_ready, or 0
 --       drop_oldest, '1' to drop the oldest when full  nonce, of this call  window_ms, of deduplication, 0 for none
---       count:number, of the messages  stamp_ms, server time that the publisher wrote into their stamps, 0 for none
+--       count, of the messages  stamp_ms, server time that the publisher wrote into their stamps, 0 for none
 --       messages..., if chained, also the seq of the previous chunk
 -- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>] [@<now ms>, if count > 1]',
 --   'full <now ms>', 'unchained' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: envelope
--- include: notify
--- include: timer
--- include: set_delayed
 local earlier = replay()
 if earlier then return earlier end
+local now = clock()
+-- Fast path: one message without deduplication and delay, room for it, and no waiters. It returns before the includes
+-- below are defined and before numbers are converted, because it needs none.
+if #messages == 1 and #markers == 0 and delay_ms == '0' and stamp_ms == '0' and redis.call('ZCARD', waiters) == 0 and
+    (max_ready == '0' or redis.call('LLEN', ready) + redis.call('ZCARD', delayed) < tonumber(max_ready)) then
+  redis.call('RPUSH', ready, '0 ' .. now .. ' 0 ' .. messages[1])
+  return remember('accepted 0')
+end
+-- include: stamp
+-- include: notify
+delay_ms, max_ready, count = tonumber(delay_ms), tonumber(max_ready), tonumber(count)
 if #messages > count then
   local before, last = redis.call('GET', markers[#markers]) or '', messages[#messages]
   if string.sub(before, 1, #last + 9) ~= last .. ' accepted' then return 'unchained' end
   markers[#markers], messages[#messages] = nil, nil
 end
-local now = clock()
 local seen = awaited(waiters, wake, timer)
 -- Without deduplication, `markers` is empty, and so is `unmarked`.
 local fresh, verdicts, unmarked = stamped(stamp_ms, now, messages), nil, markers
@@ -54,6 +60,8 @@ if max_ready > 0 and #fresh > 0 then
   end
 end
 if #fresh > 0 and delay_ms > 0 then
+-- include: timer
+-- include: set_delayed
   local due = now + delay_ms
   for i = 1, #fresh do set_delayed(delayed, due, fresh[i]) end
   if seen and sooner(timer, due) then notify(waiters, wake, channel, now, seen) end

@@ -5,7 +5,7 @@
 -- Reply: 'staged @<now ms>', 'lost' when the stage holds another number of messages, or 'superseded'.
 -- include: clock
 -- include: replay
--- include: envelope
+-- include: stamp
 local earlier = replay()
 if earlier then return earlier end
 if redis.call('LLEN', stage) ~= count then return refuse('lost') end

@@ -4,7 +4,7 @@
 -- Reply: 'accepted <count>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: envelope
+-- include: stamp
 local earlier = replay()
 if earlier then return earlier end
 local front, fresh = stamp(clock()), {}
