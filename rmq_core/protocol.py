@@ -49,7 +49,7 @@ DISCIPLINES = {
         Discipline(
             "leased",
             "LeasedQueue",
-            ("BLPOP", "GET", "HGET", "PTTL", "ZRANGE", "SUBSCRIBE", "WAIT", "WAITAOF"),
+            ("BLPOP", "EXEC", "GET", "HGET", "MULTI", "PTTL", "RPUSH", "SUBSCRIBE", "WAIT", "WAITAOF", "ZRANGE"),
             ("kernel/list_", "kernel/import_progress", "observe/"),
         ),
         Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("kernel/list_",), "reliable:"),

@@ -7,7 +7,7 @@ psycopg's `generators.py`). This module and the operations do no IO.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -15,6 +15,38 @@ from rmq_core.errors import ScriptFailed
 from rmq_core.exchange.loading import Parameter, Script
 
 Encodable: TypeAlias = bytes | str | int
+
+
+class Packed:
+    r"""Many arguments of a command as they are sent: `$<length>\r\n<argument>\r\n` for each."""
+
+    __slots__ = ("count", "data")
+
+    def __init__(self, count: int, data: bytes) -> None:
+        self.count, self.data = count, data
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Return the arguments one by one."""
+        at, data = 0, self.data
+        for _ in range(self.count):
+            stop = data.index(b"\r\n", at)
+            at, size = stop + 2, int(data[at + 1 : stop])
+            yield data[at : at + size]
+            at += size + 2
+
+
+class Appended(NamedTuple):
+    """Messages that RPUSH appends to a list, in one transaction with the script that accepts them or takes them back.
+
+    So they do not pass through Lua, which costs more than storing them. Without messages, the script runs alone, which
+    fails if the user may use no transactions.
+    """
+
+    list: bytes
+    messages: Sequence[bytes] | Packed = ()
 
 
 class Call(NamedTuple):
@@ -28,6 +60,7 @@ class Call(NamedTuple):
     args: tuple[Encodable, ...] = ()
     confirm: tuple[Encodable, ...] | None = None
     """A command such as WAIT, sent in the same write; the result is `(reply, confirm_reply)`."""
+    appended: Appended | None = None
 
     @property
     def slot(self) -> bool:

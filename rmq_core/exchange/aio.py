@@ -211,12 +211,12 @@ class AsyncDriver:
         return [reply] if planned.alone else await self._exchange(planned.again())
 
     async def _exchange(self, planned: Plan) -> list[Any]:
-        replies = await self._send(planned.packed(), len(planned.frames), planned.block_ms, planned.given_up)
+        replies = await self._send(planned.packed(), planned.expected, planned.block_ms, planned.given_up)
         if unknown_script(replies):
-            again = planned.again()
-            replies = await self._send(again.packed(whole_scripts=True), len(again.frames), 0)
+            planned = planned.again()
+            replies = await self._send(planned.packed(whole_scripts=True), planned.expected, 0)
         raise_retryable(replies)
-        return replies
+        return planned.outcomes(replies)
 
     async def _send(
         self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None

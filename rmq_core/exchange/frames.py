@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
@@ -11,7 +13,7 @@ from redis import ConnectionPool
 from redis import exceptions as errors
 
 from rmq_core.errors import FULL_POOL, translate
-from rmq_core.exchange import Call, Chain, Listen, Pipeline, Wait, blocks_for
+from rmq_core.exchange import Appended, Call, Chain, Listen, Packed, Pipeline, Wait, blocks_for
 from rmq_core.exchange.scripts import Slot, Slots
 
 RETRYABLE = (
@@ -31,32 +33,63 @@ FAILURES = (errors.RedisError, errors.RedisClusterException, OSError)
 POOL_ARGS = (
     ("_",) if signature(ConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
 )
+_ON_REPLICA = re.compile(": -?READONLY ")
 NOT_RETRYABLE = (errors.AuthenticationError, errors.AuthorizationError)
 
 
 class Frame(NamedTuple):
-    """One command of a write, with the script call that it sends, if any, and the slot of that call."""
+    """One command of a write, with the script call that it sends, if any, and the slot of that call.
+
+    A call that appends messages is sent as several commands, see `transaction`.
+    """
 
     args: tuple[Any, ...]
     call: Call | None = None
     slot: Slot | None = None
 
+    @property
+    def whole(self) -> tuple[Any, ...]:
+        """The command with the source of its script instead of its SHA1."""
+        return ("EVAL", self.call.script.source, *self.args[2:]) if self.call else self.args
+
 
 class Plan(NamedTuple):
-    """The commands of one write. The first may block for `block_ms`; the wait ends early if `given_up` is true."""
+    """The commands of one write. The first may block for `block_ms`; the wait ends early if `given_up` is true.
+
+    sizes: how many commands each frame is sent as; None if it is one for each.
+    """
 
     frames: list[Frame]
     block_ms: int = 0
     given_up: Callable[[], bool] | None = None
+    sizes: list[int] | None = None
 
     def packed(self, *, whole_scripts: bool = False) -> bytes:
         """Return the bytes to send; with `whole_scripts`, EVAL instead of EVALSHA."""
-        if whole_scripts:
-            return b"".join(
-                hiredis.pack_command(("EVAL", frame.call.script.source, *frame.args[2:]) if frame.call else frame.args)
-                for frame in self.frames
+        if self.sizes:
+            sent = (
+                transaction(each, each.call.appended) if each.call and each.call.appended else [each.whole]
+                for each in self.frames
             )
+            return b"".join(map(_packed, itertools.chain.from_iterable(sent)))
+        if whole_scripts:
+            return b"".join(hiredis.pack_command(frame.whole) for frame in self.frames)
         return b"".join([hiredis.pack_command(frame.args) for frame in self.frames])
+
+    @property
+    def expected(self) -> int:
+        """How many replies arrive."""
+        return sum(self.sizes) if self.sizes else len(self.frames)
+
+    def outcomes(self, replies: list[Any]) -> list[Any]:
+        """Return one reply for each frame. Replies that are to be retried must have been raised before."""
+        if not self.sizes:
+            return replies
+        rest = iter(replies)
+        own = (list(itertools.islice(rest, size)) for size in self.sizes)
+        return [
+            _outcome(frame, some) if len(some) > 1 else some[0] for frame, some in zip(self.frames, own, strict=True)
+        ]
 
     def again(self) -> Plan:
         """Return the plan for a resend: without the blocking command, unless that is the only one."""
@@ -73,10 +106,45 @@ class Plan(NamedTuple):
                 slots.give(frame.slot)
 
 
+def transaction(frame: Frame, appended: Appended) -> list[tuple[Any, ...]]:
+    """Return the commands of a call that appends messages.
+
+    The script is sent whole: if the server did not know it, the messages would be appended without it. The slot is read
+    because Redis may refuse a resend, at `maxmemory` for example, although the first request was executed.
+    """
+    (key, messages), slot = appended, frame.slot
+    return [
+        ("MULTI",),
+        *([("RPUSH", key, *([messages] if isinstance(messages, Packed) else messages))] if messages else []),
+        frame.whole,
+        ("EXEC",),
+        *([("GET", slot.key)] if slot else []),
+    ]
+
+
+def _outcome(frame: Frame, replies: list[Any]) -> Any:
+    """Return the reply of the script of a transaction; the error that kept it from running if there is none."""
+    stored = replies.pop() if frame.slot else None
+    if isinstance(replies[-1], list):
+        return replies[-1][-1]
+    if frame.slot and isinstance(stored, bytes) and stored.startswith(b"%d " % frame.slot.seq):
+        return stored.partition(b" ")[2]
+    return next(reply for reply in replies if isinstance(reply, Exception))
+
+
+def _packed(args: tuple[Any, ...]) -> bytes:
+    if not isinstance(args[-1], Packed):
+        packed: bytes = hiredis.pack_command(args)
+        return packed
+    more, head = args[-1], hiredis.pack_command(args[:-1])
+    return b"*%d%b%b" % (len(args) - 1 + more.count, head[head.index(b"\r\n") :], more.data)
+
+
 def plan(want: Call | Wait | Listen | Chain | Pipeline, slots: Slots) -> Plan:
     """Return the plan of a request and take call slots for it."""
     if isinstance(want, Call):
-        return Plan(_frames(want, slots))
+        own = _frames(want, slots)
+        return Plan(own, sizes=_sizes(own) if want.appended else None)
     if isinstance(want, Wait):
         return Plan([_blocking(want), *_frames(want.call, slots)], want.block_ms)
     if isinstance(want, Listen):
@@ -85,7 +153,14 @@ def plan(want: Call | Wait | Listen | Chain | Pipeline, slots: Slots) -> Plan:
     for call in want.calls:
         before = frames[-1].slot if frames and isinstance(want, Chain) else None
         frames.append(frame(call, slots, before))
-    return Plan(frames)
+    return Plan(frames, sizes=_sizes(frames) if any(call.appended for call in want.calls) else None)
+
+
+def _sizes(frames: Sequence[Frame]) -> list[int]:
+    appended = [frame.call and frame.call.appended for frame in frames]
+    return [
+        3 + bool(each.messages) + bool(frame.slot) if each else 1 for frame, each in zip(frames, appended, strict=True)
+    ]
 
 
 def frame(call: Call, slots: Slots, before: Slot | None = None) -> Frame:
@@ -144,8 +219,9 @@ def raise_retryable(replies: Sequence[Any]) -> None:
             if isinstance(reply, RETRYABLE) and not isinstance(reply, NOT_RETRYABLE):
                 raise reply
             text = str(reply)
-            # Redis 6.2 wraps the error of a script that writes on a replica: "Error running script ...: -READONLY ..."
-            if text.startswith(("UNBLOCKED", "LOADING", "MASTERDOWN", "FAILOVER")) or ": -READONLY " in text:
+            # Redis 6.2 wraps the error of a script that writes on a replica: "Error running script ...: -READONLY ...",
+            # and EXEC that of a transaction: "EXECABORT Transaction discarded because of: READONLY ..."
+            if text.startswith(("UNBLOCKED", "LOADING", "MASTERDOWN", "FAILOVER")) or _ON_REPLICA.search(text):
                 raise errors.ConnectionError(text)
 
 

@@ -77,9 +77,9 @@ class PublicDriver(SyncDriver):
 
     def _ask(self, frame: Frame) -> Any:
         try:
-            return undecoded(self.client.execute_command(*frame.args))
+            return undecoded(self.client.execute_command(*_alone(frame)))
         except errors.NoScriptError:
-            return undecoded(self.client.execute_command(*_whole(frame)))
+            return undecoded(self.client.execute_command(*frame.whole))
         except errors.ResponseError as error:
             return error
 
@@ -103,9 +103,9 @@ class AsyncPublicDriver(AsyncDriver):
 
     async def _ask(self, frame: Frame) -> Any:
         try:
-            return undecoded(await cancellable(self.client.execute_command(*frame.args)))
+            return undecoded(await cancellable(self.client.execute_command(*_alone(frame))))
         except errors.NoScriptError:
-            return undecoded(await cancellable(self.client.execute_command(*_whole(frame))))
+            return undecoded(await cancellable(self.client.execute_command(*frame.whole)))
         except errors.ResponseError as error:
             return error
 
@@ -117,5 +117,18 @@ def undecoded(reply: Any) -> Any:
     return [undecoded(item) for item in reply] if isinstance(reply, list) else reply
 
 
-def _whole(frame: Frame) -> tuple[Any, ...]:
-    return ("EVAL", frame.call.script.source, *frame.args[2:]) if frame.call else frame.args
+_APPEND = b"""local list, more = KEYS[#KEYS], {unpack(ARGV, #ARGV - ARGV[#ARGV], #ARGV - 1)}
+if #more > 0 then redis.call('RPUSH', list, unpack(more)) end
+local KEYS, ARGV = {unpack(KEYS, 1, #KEYS - 1)}, {unpack(ARGV, 1, #ARGV - #more - 1)}
+"""
+
+
+def _alone(frame: Frame) -> tuple[Any, ...]:
+    """Return one command for a frame. Such clients know no transactions: a script appends the messages too."""
+    call = frame.call
+    if call is None or call.appended is None:
+        return frame.args
+    key, messages = call.appended
+    (_, _, count, *rest), more = frame.args, tuple(messages)
+    at = int(count)
+    return ("EVAL", _APPEND + call.script.source, at + 1, *rest[:at], key, *rest[at:], *more, len(more))

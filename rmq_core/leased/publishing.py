@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload, chunks, new_id, new_ids, nonce
@@ -27,7 +28,7 @@ from rmq_core.errors import (
     StageLost,
 )
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Chain, Exchange, Pipeline, Sleep
+from rmq_core.exchange import Appended, Call, Chain, Exchange, Pipeline, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
@@ -58,8 +59,11 @@ def check(engine: LeasedEngine, done: str, confirmed: Any) -> None:
         raise NotDurable(f"{done} in queue {engine.keys.name!r}, but {durability} was not confirmed: {confirmed}")
 
 
+P = TypeVar("P")
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 _CHUNK, _CHUNK_BYTES, _WINDOW = 1000, 4 << 20, 4
+_FEW = 50  # so few messages cost less in a script than in a transaction
+_MANY = 500  # so many are worth a round trip for the server's time
 _ID_LENGTH = 512
 _PUBLISH = Operation.PUBLISH
 _ID_ROOM = 64  # bound for a generated id plus envelope overhead
@@ -81,11 +85,13 @@ class Entry(NamedTuple):
 class ServerClock:
     """The server's time in ms from its last reply; 0 before the first.
 
-    `publish_many` stamps the next chunk with it: stamping in Lua costs more than storing.
+    `publish_many` stamps the next chunk with it: stamping in Lua costs more than storing. appends: whether messages may
+    be appended by a plain command, which needs such stamps and the permission for transactions.
     """
 
     def __init__(self) -> None:
         self.ms = 0
+        self.appends = False
 
     @property
     def stamp(self) -> bytes:
@@ -121,6 +127,13 @@ class Chunk(NamedTuple):
         """Return a copy with timestamped bodies; the same chunk if the time is unknown."""
         stamp = clock.stamp
         return self._replace(bodies=[stamp + body for body in self.bodies], stamp_ms=clock.ms) if stamp else self
+
+    def appended_to(self, key: bytes, clock: ServerClock) -> Appended | None:
+        """Return how RPUSH appends the chunk to a list; None if a script has to add it."""
+        few = len(self.bodies) < _FEW
+        if few or self.digests or self.delay_ms or not (self.stamp_ms and clock.appends):
+            return None
+        return Appended(key, self.bodies)
 
 
 Divide: TypeAlias = Callable[[Iterable[Entry]], Iterator[Chunk]]
@@ -174,16 +187,34 @@ def publish_many(
     changes.
     """
     tally = _Tally(engine, headers)
+    first, payloads = _begun(payloads)
     chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.clock)
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     try:
+        if first == _MANY and delay is None and engine.config.overflow != Overflow.DROP_OLDEST:
+            yield from _set(tally.clock, engine, dedup_key)
         while window := list(itertools.islice(chunks, _WINDOW)):
             yield from _send(engine, window, tally)
     except RedisMessageQueueError as error:
         error.report = tally.report()
         raise
     return tally.report()
+
+
+def _begun(payloads: Iterable[P]) -> tuple[int, Iterable[P]]:
+    """Return how many payloads there are, at most `_MANY`, and the payloads."""
+    rest = iter(payloads)
+    first = list(itertools.islice(rest, _MANY))
+    return len(first), itertools.chain(first, rest)
+
+
+def _set(clock: ServerClock, engine: LeasedEngine, dedup_key: DedupKey | None) -> Exchange[None]:
+    """Ask for the server's time, in a transaction, unless messages are deduplicated."""
+    if dedup_key is None and not deduplicates(engine):
+        with suppress(ScriptFailed):  # the user may use no transactions
+            clock.take((yield script("leased/now", engine.keys)._replace(appended=Appended(engine.keys.ready))))
+            clock.appends = True
 
 
 def chunks_of(
@@ -259,7 +290,7 @@ def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
 
 
 def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
-    calls = [_call(engine, chunk) for chunk in window]
+    calls = [_append(engine, chunk, tally.clock) or _call(engine, chunk) for chunk in window]
     chained = len(calls) > 1 and not engine.config.durability
     replies = (yield Chain(tuple(calls))) if chained else [b""] * len(calls)
     for call, chunk, answer in zip(calls, window, replies, strict=True):
@@ -267,10 +298,16 @@ def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[
             raise answer
         reply, confirmed = answer, None
         chained = chained and reply.startswith(b"accepted")
-        if not chained:  # the chain skipped every chunk after the first refused one
+        if not chained and not reply.startswith(b"stale"):  # the chain skipped every chunk after the first refused one
             reply, confirmed = apart(call, (yield call))
         if not reply.startswith(b"accepted"):
-            reply, confirmed = yield from _insist(engine, call, reply)
+            again = _call(engine, chunk)
+            if call.appended:
+                # If its stamps came late, the way to the server is too slow for stamps of the client.
+                tally.clock.appends &= not reply.startswith(b"stale")
+                reply, confirmed = apart(again, (yield again))
+            if not reply.startswith(b"accepted"):
+                reply, confirmed = yield from _insist(engine, again, reply)
         tally.add(chunk, reply)
         check(engine, "published", confirmed)
 
@@ -383,6 +420,18 @@ def _call(engine: LeasedEngine, chunk: Chunk) -> Call:
     return confirming(engine, call)
 
 
+def _append(engine: LeasedEngine, chunk: Chunk, clock: ServerClock) -> Call | None:
+    """Return the call that appends the messages to ready by a plain command; None if a script has to add them."""
+    appended = chunk.appended_to(engine.keys.ready, clock)
+    if appended is None:
+        return None
+    call = script(
+        "leased/accept", engine.keys, engine.settings, channel=engine.keys.channel, count=len(chunk.ids),
+        stamp_ms=chunk.stamp_ms,
+    )  # fmt: skip
+    return confirming(engine, call._replace(appended=appended))
+
+
 PUBLICATION = b"~+"
 """Prefix of publications in the leases set; no caller can choose such a lease id."""
 _STAGED_WINDOW, _MOVED, _KEYED = 4, 4000, 1000
@@ -408,8 +457,11 @@ def stage(
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
     clock, count, plain = ServerClock(), 0, True
+    first, payloads = _begun(payloads)
     parts = chunks_of(engine, payloads, dedup_key, None, headers, clock, _set_aside)
     try:
+        if first == _MANY:
+            yield from _set(clock, engine, dedup_key)
         while window := list(itertools.islice(parts, _STAGED_WINDOW)):
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)
             count += yield from _push(engine, Stage(stage_id, count, plain), window, clock, keep_ms)
@@ -474,22 +526,24 @@ def _push(
     engine: LeasedEngine, so_far: Stage, window: Sequence[Chunk], clock: ServerClock, keep_ms: int
 ) -> Exchange[int]:
     """Append chunks to the stage; return the number of messages."""
-    calls, added = [], 0
+    key, held, calls, scripts = engine.keys.stage(so_far.id), so_far.count, [], []
     for chunk in window:
-        call = script(
-            "leased/stage", stage=engine.keys.stage(so_far.id), count=so_far.count + added, keep_ms=keep_ms,
-            stamp_ms=chunk.stamp_ms, messages=chunk.bodies,
-        )  # fmt: skip
-        calls.append(call)
-        added += len(chunk.ids)
+        given = {"stage": key, "count": held, "keep_ms": keep_ms, "stamp_ms": chunk.stamp_ms}
+        scripts.append(partial(script, "leased/stage", **given, messages=chunk.bodies))
+        appended = chunk.appended_to(key, clock)
+        accept = partial(script, "leased/accept_staged", **given, added=len(chunk.ids))
+        calls.append(accept()._replace(appended=appended) if appended else scripts[-1]())
+        held += len(chunk.ids)
     replies = yield Pipeline(tuple(calls))
-    for call, reply in zip(calls, replies, strict=True):
+    for by_script, reply in zip(scripts, replies, strict=True):
         if isinstance(reply, Exception):
             raise reply
-        # Resend a chunk that ran before its predecessor, which got NOSCRIPT.
-        if clock.take(reply) != b"staged" and clock.take((yield call)) != b"staged":
-            raise StageLost(so_far.id)
-    return added
+        # Resend a chunk that ran before its predecessor, which got NOSCRIPT, or whose stamps came late.
+        if clock.take(reply) != b"staged":
+            clock.appends = False
+            if clock.take((yield by_script())) != b"staged":
+                raise StageLost(so_far.id)
+    return held - so_far.count
 
 
 def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:

@@ -138,6 +138,10 @@ OPERATIONS = (
         LeasedConfig(max_ready=3, overflow=Overflow.DROP_OLDEST),
     ),
     Operation("publish many", lambda queue, _: queue.publish_many([f"m{n}" for n in range(30)])),
+    Operation(
+        "publish staged chunks",
+        lambda queue, _: queue.publish_staged([queue.stage([f"m{n}" for n in range(MANY)])]),
+    ),
     Operation("publish chunks", lambda queue, _: queue.publish_many([f"m{n}" for n in range(MANY)])),
     Operation(
         "publish deduplicated chunks",

@@ -114,7 +114,7 @@ class Proxy:
                 self._open -= {client, server}
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        commands = _commands(client)
+        commands, begun = _commands(client), list[list[bytes]]()
         for command in commands:
             fault = self._befalls(command)
             if fault in {Fault.REQUEST_LATE, Fault.REQUEST_LOST} and self.meanwhile:
@@ -122,12 +122,13 @@ class Proxy:
             if fault == Fault.REQUEST_LATE:
                 self._gathered.clear()
                 client.shutdown(socket.SHUT_WR)  # the client times out; what it had written still arrives later
-                self.late += [command, *commands]
+                self.late += [*begun, command, *commands]  # the server still has the transaction that it began
                 self._gathered.set()
                 return
             if fault == Fault.REQUEST_LOST:
                 return
             server.sendall(_packed(command))
+            begun = [] if command[0] == b"EXEC" else [*begun, command] if begun or command[0] == b"MULTI" else begun
             reply = _raw_reply(server, client)
             if fault == Fault.REPLY_LOST and self.meanwhile:
                 self.meanwhile()

@@ -18,6 +18,7 @@ from tests.core.worlds import World
 from tests.faults import picture, tally
 from tests.faults.operations import refs
 from tests.faults.patience import eventually
+from tests.faults.proxy import Fault, Proxy
 
 CONFIG = LeasedConfig(max_deliveries=4, completed_log=10, failed_log=10)
 
@@ -124,3 +125,17 @@ def test_a_full_server_takes_publishes_again_once_it_has_room(world: World, full
     assert refused.value.report[:3] == (0, 0, 0)
     full.config_set("maxmemory", 0)
     assert queue.publish_many(["a", "b"]).accepted == 2
+
+
+def test_a_chunk_whose_reply_got_lost_counts_although_the_server_is_full_when_it_is_sent_again(
+    world: World, full: redis.Redis, wire: Proxy
+) -> None:
+    queue = world.queue(settings=wire.url)
+    queue.publish("registered")
+    wire.cut()
+    queue.publish_many(["x"] * 1000)
+    executed = max(at for at, command in enumerate(wire.commands) if command == b"EXEC")
+    wire.cut(Fault.REPLY_LOST, executed, meanwhile=lambda: fill(full))
+    assert queue.publish_many(["y"] * 1000).accepted == 1000
+    assert wire.hit
+    assert queue.stats().ready == 2001

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import hiredis
 import pytest
 from redis import exceptions as redis_errors
 
 from rmq_core.errors import QueueFull, ScriptFailed
-from rmq_core.exchange import Call, Chain, Wait, blocks_for
+from rmq_core.exchange import Appended, Call, Chain, Packed, Wait, blocks_for
 from rmq_core.exchange.frames import answer, at_once, plan, raise_retryable
 from rmq_core.exchange.loading import Script
 from rmq_core.exchange.scripts import Slots
@@ -80,3 +81,40 @@ def test_a_call_is_resent_when_the_server_cannot_answer_now(reply: Any) -> None:
 @pytest.mark.parametrize(("block_ms", "timeout"), [(0, "0.002"), (1, "0.002"), (2, "0.002"), (5000, "5.000")])
 def test_a_very_short_wait_is_not_rounded_to_zero_which_redis_treats_as_endless(block_ms: int, timeout: str) -> None:
     assert blocks_for(block_ms) == timeout
+
+
+@pytest.mark.parametrize("messages", [(b"x", b"", b"\r\n$1"), Packed(3, b"$1\r\nx\r\n$0\r\n\r\n$4\r\n\r\n$1\r\n")])
+def test_messages_are_appended_in_one_transaction_with_their_script(slots: Slots, messages: Any) -> None:
+    planned = plan(CALL._replace(appended=Appended(b"list", messages)), slots)
+    assert list(messages) == [b"x", b"", b"\r\n$1"]
+    reader = hiredis.Reader()
+    reader.feed(planned.packed())
+    multi, push, script, execute, get = (reader.gets() for _ in range(planned.expected))
+    assert (multi, push, execute) == ([b"MULTI"], [b"RPUSH", b"list", b"x", b"", b"\r\n$1"], [b"EXEC"])
+    assert script[:2] == [b"EVAL", SCRIPT.source]
+    assert get == [b"GET", script[3]]
+
+
+FULL, ABORTED = redis_errors.OutOfMemoryError("OOM x"), redis_errors.ExecAbortError("EXECABORT x")
+
+
+@pytest.mark.parametrize(
+    ("replies", "outcome"),
+    [
+        ([b"OK", b"QUEUED", b"QUEUED", [3, b"fresh"], b"1 fresh"], b"fresh"),
+        ([b"OK", FULL, FULL, ABORTED, b"1 stored before"], b"stored before"),
+        ([b"OK", FULL, FULL, ABORTED, b"0 older"], FULL),
+        ([b"OK", FULL, FULL, ABORTED, None], FULL),
+    ],
+)
+def test_a_refused_resend_of_a_transaction_gets_the_reply_to_the_first_request(
+    slots: Slots, replies: list[Any], outcome: Any
+) -> None:
+    planned = plan(CALL._replace(appended=Appended(b"list", [b"x"])), slots)
+    assert planned.outcomes(replies) == [outcome]
+
+
+def test_a_transaction_is_resent_when_its_server_became_a_replica(slots: Slots) -> None:
+    aborted = redis_errors.ExecAbortError("EXECABORT Transaction discarded because of: READONLY You can't write")
+    with pytest.raises(redis_errors.ConnectionError):
+        raise_retryable([b"OK", b"QUEUED", b"QUEUED", aborted, None])

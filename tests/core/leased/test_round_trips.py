@@ -131,8 +131,9 @@ CASES: dict[str, Case] = {
 
 
 TRIPS = dict.fromkeys(CASES, 1) | {
-    "cancel": 2, "close": 0, "discard": 2, "leases": 2, "messages": 0, "publish_staged": 5, "edit": 2,
-    "redrive_some": 2, "release_lease": 2, "run": 2, "run_now": 2, "search": 2, "stats": 2, "why": 5,
+    "cancel": 2, "close": 0, "discard": 2, "leases": 2, "messages": 0, "publish_many": 2, "publish_staged": 5,
+    "edit": 2, "redrive_some": 2, "release_lease": 2, "run": 2, "run_now": 2, "search": 2, "stage": 2, "stats": 2,
+    "why": 5,
 }  # fmt: skip
 
 
