@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "READONLY as Redis 6.2 wraps it is final",
         "rmq_core/exchange/frames.py",
-        "': -READONLY ' in text",
+        "_ON_REPLICA.search(text)",
         "False",
         WAITS,
     ),

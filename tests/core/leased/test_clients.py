@@ -217,3 +217,19 @@ def test_an_append_only_file_that_is_off_or_unknown_confirms_nothing(world: Worl
     with pytest.raises(NotDurable):
         queue.publish("a")
     assert world.queue().stats().ready == 1
+
+
+class Wrapped(redis.Redis):
+    """A client whose commands are observed, as tracing libraries do it."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        return super().execute_command(*args, **options)
+
+
+def test_a_wrapped_client_without_transactions_publishes_and_stages_many(redis_client: redis.Redis) -> None:
+    address = redis_client.connection_pool.connection_kwargs
+    texts = [f"{number} \r\n" for number in range(5_500)]
+    with Wrapped(host=address["host"], port=address["port"]) as client, LeasedQueue(client, "q") as queue:
+        assert queue.publish_many(texts).accepted == len(texts)
+        queue.publish_staged([queue.stage(texts)])
+        assert drain(queue) == 2 * texts
