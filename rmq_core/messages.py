@@ -99,6 +99,18 @@ class IsolatedGroup(NamedTuple):
     most: int
 
 
+class Sizes(NamedTuple):
+    """How long messages of a lease are, in bytes: those that this process has read, and the average of all in Redis.
+
+    average: includes what Redis adds to each; 0 if it does not say.
+    """
+
+    seen: int
+    total: int
+    longest: int
+    average: float
+
+
 class LeaseState:
     """The state of a lease as this process knows it.
 
@@ -107,13 +119,14 @@ class LeaseState:
     this process settled one by one, when Redis keeps no record of them. begun, ended: how many settlements of the
     lease, or of a part of it, have begun and ended; `with state:` counts them, and a heartbeat compares them to detect
     a settlement that runs at the same time. joined: this process only works for the holder, who ends the lease. span:
-    the context of the span of its claim, if that was traced.
+    the context of the span of its claim, if that was traced. sizes: how long its messages are, if it is large.
     """
 
     lost = partly = settled = joined = False
     until = inf
     began = 0.0
     span: Any = None
+    sizes: Sizes | None = None
     done: frozenset[int] = frozenset()
     begun = ended = 0
     _counting = Lock()

@@ -49,7 +49,7 @@ DISCIPLINES = {
         Discipline(
             "leased",
             "LeasedQueue",
-            ("BLPOP", "EXEC", "GET", "HGET", "MULTI", "PTTL", "RPUSH", "SUBSCRIBE", "WAIT", "WAITAOF", "ZRANGE"),
+            ("BLPOP", "EXEC", "GET", "HGET", "MEMORY|USAGE", "MULTI", "PTTL", "SUBSCRIBE", "WAIT", "WAITAOF", "ZRANGE"),
             ("kernel/list_", "kernel/import_progress", "observe/"),
         ),
         Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("kernel/list_",), "reliable:"),

@@ -210,20 +210,49 @@ class Message(HeaderFields):
         return decoded
 
 
+class _Made(HeaderFields):
+    """A message while it is made: assigning the fields of a frozen dataclass takes three times as long."""
+
+    __slots__ = ("deliveries", "enqueued_ms", "headers", "history", "id", "index", "kind", "lease_id", "raw")
+
+    def __init__(
+        self, deliveries: int, enqueued_ms: int, history: tuple[Failure, ...], message_id: str, kind: str,
+        headers: Mapping[str, str], raw: bytes, index: int, lease_id: str,
+    ) -> None:  # fmt: skip
+        self.id, self.raw, self.kind, self.headers, self.enqueued_ms = message_id, raw, kind, headers, enqueued_ms
+        self.deliveries, self.index, self.lease_id, self.history = deliveries, index, lease_id, history
+
+
 def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: int = 0) -> Message:
-    """Decode a stored envelope; `delivered` counts the deliveries of its present lease."""
+    """Decode a stored envelope; `delivered` counts the deliveries of its present lease. Raises MalformedMessage."""
+    made: Any
+    try:  # most messages have neither a history nor headers: without `split` they take two thirds of the time
+        deliveries, enqueued, length, rest = envelope.split(b" ", 3)
+        message_id, kind, raw = rest.split(b" ", 2)
+        if length == b"0" and kind[1:] == b"0":
+            made = _Made(
+                int(deliveries) + delivered,
+                int(enqueued),
+                (),
+                message_id.decode(),
+                chr(kind[0]),
+                {},
+                raw,
+                index,
+                lease_id,
+            )
+            made.__class__ = Message
+            return made  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise _malformed(envelope) from error
     own = split(envelope)
-    return Message(
-        own.id,
-        own.payload,
-        own.kind,
-        dict(header_items(own.headers)) if own.headers else {},
-        own.enqueued_ms,
-        own.deliveries + delivered,
-        index,
-        lease_id,
-        failures_of(own.history),
-    )
+    headers = dict(header_items(own.headers)) if own.headers else {}
+    made = _Made(
+        own.deliveries + delivered, own.enqueued_ms, failures_of(own.history), own.id, own.kind, headers, own.payload,
+        index, lease_id,
+    )  # fmt: skip
+    made.__class__ = Message
+    return made  # type: ignore[no-any-return]
 
 
 MESSAGE_FIELDS = (

@@ -80,12 +80,6 @@ class Chain(NamedTuple):
     calls: tuple[Call, ...]
 
 
-class Pipeline(NamedTuple):
-    """Independent calls sent in one write. Returns a list of replies."""
-
-    calls: tuple[Call, ...]
-
-
 class Command(NamedTuple):
     """A plain, idempotent command.
 
@@ -100,6 +94,15 @@ class Command(NamedTuple):
     def key(self) -> Any:
         """The key of a command that has one."""
         return self.args[1]
+
+
+class Pipeline(NamedTuple):
+    """Calls and plain commands sent in one write, and executed in this order. Returns a list of replies.
+
+    None depends on another one; commands of other clients may be executed in between.
+    """
+
+    calls: tuple[Call | Command, ...]
 
 
 class Wait(NamedTuple):

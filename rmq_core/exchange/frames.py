@@ -13,7 +13,7 @@ from redis import ConnectionPool
 from redis import exceptions as errors
 
 from rmq_core.errors import FULL_POOL, translate
-from rmq_core.exchange import Appended, Call, Chain, Listen, Packed, Pipeline, Wait, blocks_for
+from rmq_core.exchange import Appended, Call, Chain, Command, Listen, Packed, Pipeline, Wait, blocks_for
 from rmq_core.exchange.scripts import Slot, Slots
 
 RETRYABLE = (
@@ -151,13 +151,19 @@ def plan(want: Call | Wait | Listen | Chain | Pipeline, slots: Slots) -> Plan:
         return Plan([Frame(want.args)], want.block_ms)
     frames: list[Frame] = []
     for call in want.calls:
+        if isinstance(call, Command):
+            frames.append(Frame(call.args))
+            continue
         before = frames[-1].slot if frames and isinstance(want, Chain) else None
         frames.append(frame(call, slots, before))
-    return Plan(frames, sizes=_sizes(frames) if any(call.appended for call in want.calls) else None)
+    return Plan(frames, sizes=_sizes(frames))
 
 
-def _sizes(frames: Sequence[Frame]) -> list[int]:
+def _sizes(frames: Sequence[Frame]) -> list[int] | None:
+    """Return how many commands each frame is sent as; None if it is one for each."""
     appended = [frame.call and frame.call.appended for frame in frames]
+    if not any(appended):
+        return None
     return [
         3 + bool(each.messages) + bool(frame.slot) if each else 1 for frame, each in zip(frames, appended, strict=True)
     ]

@@ -23,6 +23,7 @@ from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.publishing import PUBLICATION, apart, check, confirming, finish
+from rmq_core.leased.reading import read_call
 from rmq_core.leased.reclaiming import reclaim
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Isolation, Lease, token_of
@@ -230,11 +231,7 @@ def _fetch(engine: LeasedEngine, granted: Lease) -> Exchange[Lease]:
     """Read the messages of a lease that fits in one chunk, when the reply to the claim did not contain them."""
     if granted.count > _INLINE:
         return granted
-    keys = engine.keys
-    reply = yield script(
-        "leased/read", lease=keys.lease(granted.id), settled=keys.settled(granted.id), token=token_of(granted),
-        first=0, last=granted.count - 1,
-    )  # fmt: skip
+    reply = yield read_call(engine.keys, granted.id, token_of(granted), 0, granted.count)
     complete = reply[0] == b"read" and not reply[3] and len(reply[4]) == granted.count
     return replace(granted, envelopes=reply[4]) if complete else granted
 

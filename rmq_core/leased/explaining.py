@@ -12,6 +12,7 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.leased.inspecting import leases
+from rmq_core.leased.reading import read_call
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.observe.fact import ENTRIES
 from rmq_core.observe.history import Mark, Step, Timeline
@@ -91,13 +92,11 @@ def _find(engine: LeasedEngine, message_id: str) -> Exchange[tuple[Found | None,
 
 def _settled(engine: LeasedEngine, lease: LeaseInfo, found: tuple[int, bytes, bytes]) -> Exchange[bool]:
     """Return whether the message at a place of a lease was settled one by one."""
-    reply = yield script(
-        "leased/read", lease=engine.keys.lease(lease.id), settled=engine.keys.settled(lease.id), token="",
-        first=found[0] - 2, last=found[0] - 2,
-    )  # fmt: skip
+    index = found[0] - 2
+    reply = yield read_call(engine.keys, lease.id, "", index, index + 1)
     if reply[0] != b"read" or not reply[3]:
         return False
-    bits, at = reply[3], found[0] - 2 - reply[2] * 8
+    bits, at = reply[3], index - reply[2] * 8
     return bool(bits[at // 8] >> (7 - at % 8) & 1)
 
 

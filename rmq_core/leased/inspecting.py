@@ -14,8 +14,9 @@ from rmq_core.kernel.keys import UNHELD, LeasedKeys, check_name
 from rmq_core.kernel.settling import settled_record
 from rmq_core.leased.claiming import isolation_of, reclaim_all
 from rmq_core.leased.publishing import PUBLICATION
+from rmq_core.leased.reading import Part, any_part, any_parts, held_parts
 from rmq_core.leased.state import LeasedEngine
-from rmq_core.messages import IsolatedGroup, Lease, token_of
+from rmq_core.messages import IsolatedGroup, Lease
 from rmq_core.policy import age_s, moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
@@ -23,38 +24,21 @@ _LISTED = 1000
 _STATES = {b"f": "filling", b"h": "held", b"p": "held", b"q": "held"}
 
 
-class Part(NamedTuple):
-    """The unsettled messages of a lease in one reply; `taken` also counts the settled messages among them."""
-
-    takeovers: int
-    indexes: Sequence[int]
-    envelopes: Sequence[bytes]
-    taken: int
-
-
 def read(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
     """Return the unsettled messages `lo` to `hi` (exclusive) of a lease. Raises LeaseLost."""
-    return _decoded(lease.id, (yield from _held(engine, lease, lo, hi)))
+    return _decoded(lease.id, (yield from held_parts(engine, lease, lo, hi)))
 
 
 def read_columns(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
     """Return what `read` returns as columns, for callers that only pass messages on. Raises LeaseLost."""
-    parts = yield from _held(engine, lease, lo, hi)
+    parts = yield from held_parts(engine, lease, lo, hi)
     return joined([columns_of(part.envelopes, part.indexes, part.takeovers + 1) for part in parts])
 
 
 def browse_lease(engine: LeasedEngine, lease_id: str, lo: int = 0, hi: int = 25) -> Exchange[list[Message]]:
     """Return the unsettled messages `lo` to `hi` (exclusive) of any lease, without its token; [] without a lease."""
-    parts = yield from _parts(engine, check_name("lease_id", lease_id), "", whole("lo", lo), whole("hi", hi))
-    return _decoded(lease_id, parts or [])
-
-
-def _held(engine: LeasedEngine, lease: Lease, lo: int, hi: int | None) -> Exchange[list[Part]]:
-    last = lease.count if hi is None else min(whole("hi", hi), lease.count)
-    parts = yield from _parts(engine, lease.id, token_of(lease), whole("lo", lo), last)
-    if parts is None:
-        raise engine.lost(lease)
-    return parts
+    parts = yield from any_parts(engine, check_name("lease_id", lease_id), whole("lo", lo), whole("hi", hi))
+    return _decoded(lease_id, parts)
 
 
 def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
@@ -65,45 +49,10 @@ def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
     ]
 
 
-def _parts(engine: LeasedEngine, lease_id: str, token: str, lo: int, hi: int) -> Exchange[list[Part] | None]:
-    """Read a range of a lease, one Part per reply; return None when the lease no longer exists."""
-    found: list[Part] = []
-    while lo < hi:
-        part = yield from _part(engine, lease_id, token, lo, hi - 1)
-        if part is None:
-            return None
-        if not part.taken:
-            break
-        found.append(part)
-        lo += part.taken
-    return found
-
-
-def _part(engine: LeasedEngine, lease_id: str, token: str, lo: int, last: int) -> Exchange[Part | None]:
-    keys = engine.keys
-    reply = yield script(
-        "leased/read", lease=keys.lease(lease_id), settled=keys.settled(lease_id), token=token,
-        first=lo, last=min(last, lo + 3999),
-    )  # fmt: skip
-    if reply[0] != b"read":
-        return None
-    takeovers, first, bits, envelopes = reply[1:]
-    if not bits:
-        return Part(takeovers, range(lo, lo + len(envelopes)), envelopes, len(envelopes))
-    kept = _unsettled(bits, lo - first * 8, len(envelopes))
-    return Part(takeovers, [lo + at for at in kept], [envelopes[at] for at in kept], len(envelopes))
-
-
-def _unsettled(bits: bytes, skip: int, count: int) -> list[int]:
-    """Return the positions below `count` whose bit is not set in a bitmap, ignoring the first `skip` bits."""
-    settled, size = int.from_bytes(bits, "big"), len(bits) * 8
-    return [place for place in range(count) if (at := size - 1 - skip - place) < 0 or not settled >> at & 1]
-
-
 def leased_envelopes(engine: LeasedEngine, lease_id: str, lo: int, hi: int) -> Exchange[tuple[str, int, list[bytes]]]:
     """Return the owner of a lease, how many messages were read from `lo` on, and those of them that are unsettled."""
     info = yield from _infos(engine, [lease_id])
-    part = (yield from _part(engine, lease_id, "", lo, hi - 1)) if info else None
+    part = (yield from any_part(engine, lease_id, lo, hi)) if info else None
     return ("", 0, []) if part is None else (info[0].owner, part.taken, list(part.envelopes))
 
 

@@ -10,7 +10,7 @@ from rmq_cli.doctor_checks import commands_of, needed
 from rmq_core.protocol import DISCIPLINES
 
 CORE = Path(rmq_core.__file__).parent
-PLAIN = re.compile(r"""\b(?:Command|Listen)\(\(\s*b?["']([A-Z]+)["'](?:,\s*b?["'](CREATE)["'])?""")
+PLAIN = re.compile(r"""\b(?:Command|Listen)\(\(\s*b?["']([A-Z]+)["'](?:,\s*b?["'](CREATE|USAGE)["'])?""")
 
 
 def names(discipline: str) -> set[str]:
