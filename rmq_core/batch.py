@@ -10,13 +10,16 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.codec import Message, MessageRef, arrow_columns
 from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.messages import Isolation, Lease
 from rmq_core.reports import Outcome, SettleReport
 from rmq_core.twin import Awaited, Blocking, Twin, awaited
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmq_core.envelope.arrow import JsonTables
     from rmq_core.protocol import AsyncWorkQueue, WorkQueue
 
 Q = TypeVar("Q", bound="WorkQueue | AsyncWorkQueue")
@@ -74,6 +77,11 @@ class BatchBase(Generic[Q]):
         """Raise LeaseLost if one of these messages was not this holder's any more. Without any, `report` is of all."""
         if messages and not GONE.isdisjoint(report.outcomes):
             raise LeaseLost(self.lease.id)
+
+    def _split(self, messages: Sequence[Message], schema: pa.Schema) -> JsonTables:
+        arrow = arrow_columns()
+        tables: JsonTables = arrow.split_json(arrow.messages_of(messages, self.queue.name), schema)
+        return tables
 
     # Each count changes after its settlement: `self.acked += await ...` would lose what other tasks count meanwhile.
 
@@ -170,6 +178,16 @@ class Batch(BatchBase["WorkQueue"], Blocking):
         """The payloads of the messages that are not settled yet. Raises LeaseLost."""
         return [message.payload for message in self]
 
+    def to_arrow(self, schema: pa.Schema) -> JsonTables:
+        """Return `good`, the unsettled messages whose payload is JSON of this schema, and `corrupt`, the others.
+
+        Both are tables with the columns of `LeasedQueue.read_arrow`; `good` has a struct `value`, `corrupt` a `reason`.
+        A field that is missing is null, unless the schema says that it is not nullable: then the payload is corrupt. A
+        field that is not declared is left out. `pyarrow.json` decides what fits a type. Raises LeaseLost, and
+        ConfigurationError for a schema that it cannot read, or without the extra `arrow`.
+        """
+        return self._split(list(self), schema)
+
 
 class AsyncBatch(BatchBase["AsyncWorkQueue"], Awaited):
     """The asyncio version of Batch: `async for`, `await batch.ack(message)`, `await batch.payloads`."""
@@ -184,6 +202,10 @@ class AsyncBatch(BatchBase["AsyncWorkQueue"], Awaited):
     async def payloads(self) -> list[Any]:
         """As Batch.payloads."""
         return [message.payload async for message in self]
+
+    async def to_arrow(self, schema: pa.Schema) -> JsonTables:
+        """As Batch.to_arrow."""
+        return self._split([message async for message in self], schema)
 
 
 async def _nothing() -> AsyncIterator[Message]:

@@ -20,6 +20,8 @@ from rmq_core.envelope.codec import MessageField as MessageField
 from rmq_core.envelope.codec import MessageRef as MessageRef
 from rmq_core.envelope.codec import Payload, message_of
 from rmq_core.envelope.codec import header_items as header_items
+from rmq_core.envelope.codec import header_texts as header_texts
+from rmq_core.envelope.codec import json_text as json_text
 from rmq_core.envelope.codec import plain_fields as plain_fields
 from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.policy import moment

@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 from rmq_core.envelope.payloads import KINDS, decode_payload
-from rmq_core.errors import MalformedMessage, PayloadError, UnknownPayloadKind
+from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError, UnknownPayloadKind
 
 Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
 
@@ -121,6 +122,22 @@ def header_items(headers: bytes) -> Iterable[tuple[str, str]]:
     except (ValueError, AttributeError) as error:
         raise MalformedMessage(f"the headers of a stored entry, {len(headers)} bytes, are damaged") from error
     return items
+
+
+def json_text(value: Any) -> bytes:
+    """Return a text, or the JSON of any other JSON value, in UTF-8, as Spark does.
+
+    JSON can name half of a surrogate pair, such as half of an emoji, which UTF-8 cannot hold: it becomes `?` in a text,
+    and stays an escape in JSON.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="replace")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def header_texts(items: Iterable[tuple[str, Any]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as texts: other programs may have stored any JSON value under a name."""
+    return [(json_text(name), json_text(value)) for name, value in items]
 
 
 # Not a NamedTuple: type checkers do not know that a tuple can be a descriptor, and `message.tenant` has to be a str.
@@ -316,6 +333,15 @@ def columns_of(envelopes: Sequence[bytes], indexes: Sequence[int], delivered: in
     except ValueError as error:
         raise _malformed(envelope) from error
     return Columns(ids, payloads, headers, deliveries, enqueued, indexes)
+
+
+def arrow_columns() -> ModuleType:
+    """Return the module that makes columns of Arrow. Raises ConfigurationError without the extra `arrow`."""
+    try:
+        from rmq_core.envelope import arrow  # takes 300 ms, and needs the extra
+    except ImportError as error:
+        raise ConfigurationError("columns of Arrow need pyarrow and numpy: pip install 'rmq[arrow]'") from error
+    return arrow
 
 
 def joined(parts: Sequence[Columns]) -> Columns:

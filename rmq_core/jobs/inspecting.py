@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
+from rmq_core.envelope.codec import Columns, Message, arrow_columns, columns_of, joined, message_of
 from rmq_core.exchange import Command, Exchange, Pipeline
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.job import Job, job_of
@@ -16,6 +16,9 @@ from rmq_core.kernel.settling import lost, settled_record
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LISTED = 1000
 
@@ -49,6 +52,19 @@ def read_columns(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None =
     """Return the messages of `read` as columns, for callers that pass them on without decoding. Raises LeaseLost."""
     parts = yield from _parts(engine, lease, lo, hi)
     return joined([columns_of(envelopes, places, takeovers + 1) for takeovers, places, envelopes in parts])
+
+
+def read_arrow(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[pa.Table]:
+    """Return the jobs of `read` as a table of Arrow, with the columns of `LeasedQueue.read_arrow`.
+
+    Raises LeaseLost, MalformedMessage, UnknownPayloadKind, and ConfigurationError without the extra `arrow`.
+    """
+    arrow = arrow_columns()
+    parts = yield from _parts(engine, lease, lo, hi)
+    return arrow.table_of(
+        arrow.batch_of(envelopes, places, takeovers + 1, lease.id, engine.name)
+        for takeovers, places, envelopes in parts
+    )
 
 
 def _parts(

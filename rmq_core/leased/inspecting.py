@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
+from rmq_core.envelope.codec import Columns, Message, arrow_columns, columns_of, joined, message_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.exchange.scripts import script
@@ -20,31 +22,56 @@ from rmq_core.messages import IsolatedGroup, Lease
 from rmq_core.policy import age_s, moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _LISTED = 1000
 _STATES = {b"f": "filling", b"h": "held", b"p": "held", b"q": "held"}
 
 
 def read(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
     """Return the unsettled messages `lo` to `hi` (exclusive) of a lease. Raises LeaseLost."""
-    return _decoded(lease.id, (yield from held_parts(engine, lease, lo, hi)))
+    found = yield from held_parts(engine, lease, lo, hi, partial(_decoded, lease.id))
+    return list(chain.from_iterable(found))
 
 
 def read_columns(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
     """Return what `read` returns as columns, for callers that only pass messages on. Raises LeaseLost."""
-    parts = yield from held_parts(engine, lease, lo, hi)
-    return joined([columns_of(part.envelopes, part.indexes, part.takeovers + 1) for part in parts])
+    return joined(
+        (
+            yield from held_parts(
+                engine, lease, lo, hi, lambda part: columns_of(part.envelopes, part.indexes, part.takeovers + 1)
+            )
+        )
+    )
+
+
+def read_arrow(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[pa.Table]:
+    """Return the unsettled messages `lo` to `hi` (exclusive) of a lease as a table, for pandas, Polars and DuckDB.
+
+    Columns, none of them null: message_id (string), payload (binary, as stored: UTF-8 of a str, JSON of a dict or
+    list), headers (map of string to string), deliveries (int32), enqueued_at (timestamp in us, UTC), a string for each
+    header that is a field, index (int64, the place in the lease), lease and queue (string). Raises LeaseLost,
+    MalformedMessage, UnknownPayloadKind, and ConfigurationError without the extra `arrow`.
+    """
+    arrow = arrow_columns()
+
+    def batch_of(part: Part) -> pa.RecordBatch:
+        return arrow.batch_of(part.envelopes, part.indexes, part.takeovers + 1, lease.id, engine.name)
+
+    return arrow.table_of((yield from held_parts(engine, lease, lo, hi, batch_of)))
 
 
 def browse_lease(engine: LeasedEngine, lease_id: str, lo: int = 0, hi: int = 25) -> Exchange[list[Message]]:
     """Return the unsettled messages `lo` to `hi` (exclusive) of any lease, without its token; [] without a lease."""
-    parts = yield from any_parts(engine, check_name("lease_id", lease_id), whole("lo", lo), whole("hi", hi))
-    return _decoded(lease_id, parts)
+    name, first, last = check_name("lease_id", lease_id), whole("lo", lo), whole("hi", hi)
+    found = yield from any_parts(engine, name, first, last, partial(_decoded, name))
+    return list(chain.from_iterable(found))
 
 
-def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
+def _decoded(lease_id: str, part: Part) -> list[Message]:
     return [
         message_of(envelope, index, lease_id, part.takeovers + 1)
-        for part in parts
         for index, envelope in zip(part.indexes, part.envelopes, strict=True)
     ]
 

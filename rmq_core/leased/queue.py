@@ -67,6 +67,7 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     nack = Method(settling.nack)
     release = Method(settling.release)
     read = Method(inspecting.read)
+    read_arrow = Method(inspecting.read_arrow)
     backlog = Method(inspecting.backlog)
     stats = Method(inspecting.stats)
     lease_info = Method(inspecting.lease_info)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rmq_core.exchange import Call, Command, Exchange, Pipeline
 from rmq_core.exchange.scripts import script
@@ -25,6 +25,7 @@ from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease, Sizes, token_of
 from rmq_core.policy import whole
 
+R = TypeVar("R")
 _FEW, _MANY = 1000, 4000
 """How many messages are few; and how many one request reads at most."""
 _SAMPLE = 64
@@ -41,19 +42,24 @@ class Part(NamedTuple):
     taken: int
 
 
-def held_parts(engine: LeasedEngine, lease: Lease, lo: int, hi: int | None) -> Exchange[list[Part]]:
-    """Return the messages `lo` to `hi` (exclusive) of a held lease, one Part per reply. Raises LeaseLost."""
+def held_parts(
+    engine: LeasedEngine, lease: Lease, lo: int, hi: int | None, take: Callable[[Part], R]
+) -> Exchange[list[R]]:
+    """Return what `take` makes of the messages `lo` to `hi` (exclusive) of a held lease, reply by reply.
+
+    So the envelopes of one reply are free before the next one comes. Raises LeaseLost.
+    """
     last = lease.count if hi is None else min(whole("hi", hi), lease.count)
     token_of(lease)  # raises for a lease without a token
-    parts = yield from _parts(partial(_held_part, engine, lease), whole("lo", lo), last)
-    if parts is None:
+    taken = yield from _parts(partial(_held_part, engine, lease), whole("lo", lo), last, take)
+    if taken is None:
         raise engine.lost(lease)
-    return parts
+    return taken
 
 
-def any_parts(engine: LeasedEngine, lease_id: str, lo: int, hi: int) -> Exchange[list[Part]]:
-    """Return the messages `lo` to `hi` (exclusive) of any lease, whoever holds it; none without a lease."""
-    return (yield from _parts(partial(any_part, engine, lease_id), lo, hi)) or []
+def any_parts(engine: LeasedEngine, lease_id: str, lo: int, hi: int, take: Callable[[Part], R]) -> Exchange[list[R]]:
+    """Return the same of any lease, whoever holds it; [] without a lease."""
+    return (yield from _parts(partial(any_part, engine, lease_id), lo, hi, take)) or []
 
 
 def any_part(engine: LeasedEngine, lease_id: str, lo: int, hi: int) -> Exchange[Part | None]:
@@ -69,15 +75,17 @@ def read_call(keys: LeasedKeys, lease_id: str, token: str, lo: int, hi: int) -> 
     )  # fmt: skip
 
 
-def _parts(step: Callable[[int, int], Exchange[Part | None]], lo: int, hi: int) -> Exchange[list[Part] | None]:
-    found: list[Part] = []
+def _parts(
+    step: Callable[[int, int], Exchange[Part | None]], lo: int, hi: int, take: Callable[[Part], R]
+) -> Exchange[list[R] | None]:
+    found: list[R] = []
     while lo < hi:
         part = yield from step(lo, hi)
         if part is None:
             return None
         if not part.taken:
             break
-        found.append(part)
+        found.append(take(part))
         lo += part.taken
     return found
 

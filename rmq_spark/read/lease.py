@@ -14,11 +14,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rmq_core import Lease, LeaseLost, RedisSettings
-from rmq_core.orchestrate import tools_of
 from rmq_core.reports import LeaseInfo
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.read.values import VALUE, with_value
-from rmq_spark.schema import LEASED, MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch
+from rmq_spark.schema import LEASED, MESSAGE_SCHEMA, ArrowBatch, leased_batch
 
 FETCH = 10_000  # messages per fetch, unless they exceed BATCH_BYTES
 BATCH_BYTES = 8 << 20
@@ -81,12 +80,13 @@ def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_
     valued = VALUE in schema.names
     messages = StructType([each for each in schema.fields if each.name in LEASED]) if valued else schema
     while lo < part.hi:
-        fields = tools_of(queue).read_columns(lease, lo, min(lo + step, part.hi))
-        batch = leased_batch(LeasedMessages(fields, lease.id, queue.name), messages)
+        found = queue.read_arrow(lease, lo, min(lo + step, part.hi))
         lo += step
-        if batch.num_rows:  # there are none where all are settled
+        for each in found.to_batches():
+            batch = leased_batch(each, messages)
             yield with_value(batch, schema) if valued else batch
-            step = max(1, min(FETCH, BATCH_BYTES * batch.num_rows // batch.nbytes))
+        if found.num_rows:  # there are none where all are settled
+            step = max(1, min(FETCH, BATCH_BYTES * found.num_rows // found.nbytes))
 
 
 def info_of(queue: SourceQueue, lease_id: str) -> LeaseInfo:

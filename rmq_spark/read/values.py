@@ -24,7 +24,8 @@ from pyspark.sql import types as T
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from rmq_core import ConfigurationError
-from rmq_spark.schema import ArrowBatch, arrow_schema, json_text
+from rmq_core.messages import json_text
+from rmq_spark.schema import ArrowBatch, arrow_schema
 
 VALUE, REASON = "value", "reason"
 NOT_UTF8 = "payload is not UTF-8"

@@ -14,9 +14,9 @@ from pyspark.sql import types
 from rmq_cli import records, search
 from rmq_cli.consume import environment
 from rmq_console.shown import message_shown
-from rmq_core.envelope.codec import body, columns_of, message_of
+from rmq_core.envelope.codec import arrow_columns, body, message_of
 from rmq_core.jobs.job import job_of
-from rmq_spark.schema import FILTERED, BrowsedMessage, LeasedMessages, browsed_batch, browsed_row, leased_batch
+from rmq_spark.schema import FILTERED, BrowsedMessage, browsed_batch, browsed_row, leased_batch
 from rmq_spark.write import columns
 from tests.airflow.home import prepare
 
@@ -31,7 +31,7 @@ def shown() -> dict[str, Any]:
 
     envelope = b"0 1500 0 " + body("id-1", "s", b"text", b'{"rmq-tenant":"acme"}')
     message = message_of(envelope)
-    leased = LeasedMessages(columns_of([envelope], [0], 1), "lease", "q")
+    leased = arrow_columns().batch_of([envelope], [0], 1, "lease", "q")
     newest = table(NEWEST_COLUMNS, [letter(message)])
     return {
         "Message": {"tenant": message.tenant},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rmq_core import Lease, RedisSettings
+from rmq_core.envelope.arrow import _batch, table_of
 from rmq_core.envelope.codec import body, message_of, stamp
 from rmq_core.messages import Columns
 from rmq_spark.read.lease import (
@@ -22,7 +23,6 @@ from rmq_spark.schema import (
     BROWSE_SCHEMA,
     MESSAGE_SCHEMA,
     BrowsedMessage,
-    LeasedMessages,
     arrow_schema,
     browsed_batch,
     browsed_row,
@@ -39,7 +39,7 @@ def columns(*payloads: bytes, headers: tuple[bytes, ...] = (HEADERS,)) -> Column
 
 
 def record_batch(fields: Columns, lease: str, queue: str) -> Any:
-    return leased_batch(LeasedMessages(fields, lease, queue))
+    return leased_batch(_batch(fields, lease, queue))
 
 
 @pytest.mark.parametrize(("count", "parts"), [(0, 4), (1, 4), (3, 4), (4, 4), (10, 3), (1000, 7)])
@@ -107,13 +107,10 @@ class Queue:
     def messages(self, lease: Lease) -> list[Any]:
         return [SimpleNamespace(index=index) for index in self.left]
 
-    @property
-    def _tools(self) -> Queue:
-        return self
-
-    def read_columns(self, lease: Lease, lo: int, hi: int) -> Columns:
+    def read_arrow(self, lease: Lease, lo: int, hi: int) -> Any:
         self.asked.append((lo, hi))
-        return columns(*[b"x" * self.size for at in range(lo, hi) if at % 3 == 0])
+        found = columns(*[b"x" * self.size for at in range(lo, hi) if at % 3 == 0])
+        return table_of([_batch(found, lease.id, self.name)])
 
 
 @pytest.mark.parametrize(("size", "largest"), [(10, FETCH), (1 << 20, 8)])

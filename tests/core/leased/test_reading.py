@@ -8,11 +8,12 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import redis
 
 import rmq_core.asyncio
-from rmq_core import Lease, LeasedConfig, LeasedQueue, LeaseLost
+from rmq_core import Lease, LeasedConfig, LeasedQueue, LeaseLost, MessageRef
 from rmq_core.exchange import Call, Exchange, Pipeline
 from rmq_core.exchange.frames import frame
 from rmq_core.exchange.scripts import Slots
@@ -84,6 +85,46 @@ def test_plain_commands_return_what_the_script_returns(world: World, seed: int) 
     if seed == 3:
         lease = replace(queue.claim(lease_id="job"), envelopes=None)
     assert_read_as_by_the_script(queue, lease, world.client, scripts=1)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_table_has_what_single_messages_have(world: World, *, settled: bool) -> None:
+    chance, queue = random.Random(5), world.queue()
+    lease = held(queue, random_payloads(chance, MANY))
+    if settled:
+        queue.ack(lease, [message for message in queue.read(lease) if chance.random() < 0.5])
+    table, expected = queue.read_arrow(lease, 5, 2_400), queue.read(lease, 5, 2_400)
+    assert [(row["message_id"], row["payload"], dict(row["headers"]), row["index"]) for row in table.to_pylist()] == [
+        (message.id, message.raw, message.headers, message.index) for message in expected
+    ]
+    queue.adopt("job", owner="thief")
+    with pytest.raises(LeaseLost):
+        queue.read_arrow(lease)
+
+
+def test_jobs_are_read_as_a_table_too(world: World) -> None:
+    queue = world.open("jobs")
+    queue.publish_many([{"number": number} for number in range(50)])
+    lease = queue.claim(max_messages=50, lease_id="job")
+    queue.ack(lease, queue.read(lease)[::2])
+    rows = queue.read_arrow(lease).to_pylist()
+    assert [(row["message_id"], row["payload"], row["index"], row["deliveries"]) for row in rows] == [
+        (message.id, message.raw, message.index, message.deliveries) for message in queue.read(lease)
+    ]
+
+
+@pytest.mark.parametrize("discipline", ["leased", "reliable"])
+def test_the_json_of_a_batch_becomes_columns_and_what_does_not_fit_can_be_settled_apart(
+    world: World, discipline: str
+) -> None:
+    queue = world.open(discipline)
+    queue.publish_many([{"n": 1}, {"n": "one"}, {"n": 2}])
+    with queue.process(max_messages=3) as batch:
+        good, corrupt = batch.to_arrow(pa.schema([("n", pa.int64())]))
+        (row,) = corrupt.to_pylist()
+        batch.release(MessageRef(row["lease"], row["index"], row["message_id"]))
+    assert good["value"].to_pylist() == [{"n": 1}, {"n": 2}]
+    assert (batch.acked, batch.released) == (2, 1)
 
 
 @pytest.mark.parametrize("size", [3 * MIB, 20_000])

@@ -82,6 +82,7 @@ CASES: dict[str, Case] = {
     "run": (lambda _: Event(), lambda queue, stop: queue.run(lambda _: stop.set(), max_messages=2, stop=stop)),
     "messages": (held, lambda queue, lease: list(queue.messages(lease))),
     "read": (held, lambda queue, lease: queue.read(lease)),
+    "read_arrow": (held, lambda queue, lease: queue.read_arrow(lease)),
     "read_columns": (held, lambda queue, lease: tools_of(queue).read_columns(lease)),
     "backlog": (lambda _: None, lambda queue, _: queue.backlog()),
     "export_page": (lambda _: None, lambda queue, _: tools_of(queue).export_page("ready")),
