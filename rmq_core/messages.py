@@ -13,7 +13,6 @@ from time import monotonic
 from typing import Any, NamedTuple, overload
 
 from rmq_core.envelope.codec import MESSAGE_FIELDS as MESSAGE_FIELDS
-from rmq_core.envelope.codec import Columns as Columns
 from rmq_core.envelope.codec import Failure as Failure
 from rmq_core.envelope.codec import Message as Message
 from rmq_core.envelope.codec import MessageField as MessageField

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import chain
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
@@ -344,13 +343,6 @@ def arrow_columns() -> ModuleType:
     return arrow
 
 
-def joined(parts: Sequence[Columns]) -> Columns:
-    """Concatenate several Columns in order."""
-    if len(parts) == 1:
-        return parts[0]
-    return Columns(*(list(chain.from_iterable(column)) for column in zip(*parts, strict=True))) if parts else _NONE
-
-
 def _text(headers: Mapping[str, Any], name: str) -> str:
     """Return the text of a header. Another program may have stored any JSON value, also half of a surrogate pair."""
     value = headers.get(name)
@@ -379,9 +371,6 @@ def _length(digits: bytes) -> int:
     if not digits.isdigit():
         raise ValueError(f"{digits!r} is no length")
     return int(digits)
-
-
-_NONE = Columns([], [], [], [], [], [])
 
 
 S = TypeVar("S")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rmq_core.envelope.codec import Columns, Message, arrow_columns, columns_of, joined, message_of
+from rmq_core.envelope.codec import Message, arrow_columns, message_of
 from rmq_core.exchange import Command, Exchange, Pipeline
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.job import Job, job_of
@@ -46,12 +46,6 @@ def read(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -
         pairs = zip(places, envelopes, strict=True)
         found += [message_of(envelope, place, lease.id, takeovers + 1) for place, envelope in pairs]
     return found
-
-
-def read_columns(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
-    """Return the messages of `read` as columns, for callers that pass them on without decoding. Raises LeaseLost."""
-    parts = yield from _parts(engine, lease, lo, hi)
-    return joined([columns_of(envelopes, places, takeovers + 1) for takeovers, places, envelopes in parts])
 
 
 def read_arrow(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[pa.Table]:

@@ -20,7 +20,6 @@ from rmq_core.twin import Blocking
 class JobTools(QueuePart[JobsEngine, Any], Importable):
     """What exports, imports and integrations call."""
 
-    read_columns = Method(inspecting.read_columns)
     export_page = Method(transfer.export_page)
     stored_states = transfer.STATES
     _import_entry = staticmethod(transfer.import_entry)

@@ -207,9 +207,8 @@ def tools_of(queue: Any) -> Any:
     """Return the methods of a queue that exports, imports and integrations call; they block or are awaited as its own.
 
     A discipline has the following or has not: `export_page(state, cursor)`, `import_entry`, `import_chunk` and
-    `import_progress` for exports and imports, with `stored_states`; `read_columns(lease, lo, hi)`, which is `read` for
-    callers that pass messages on undecoded; `register_consumer` and `renew_consumer`, which give a consumer's name to
-    one run at a time.
+    `import_progress` for exports and imports, with `stored_states`; `register_consumer` and `renew_consumer`, which
+    give a consumer's name to one run at a time.
     """
     return queue._tools  # noqa: SLF001  no name of the queue, because neither workers nor operators need it
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rmq_core.envelope.codec import Columns, Message, arrow_columns, columns_of, joined, message_of
+from rmq_core.envelope.codec import Message, arrow_columns, message_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.exchange.scripts import script
@@ -33,17 +33,6 @@ def read(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None)
     """Return the unsettled messages `lo` to `hi` (exclusive) of a lease. Raises LeaseLost."""
     found = yield from held_parts(engine, lease, lo, hi, partial(_decoded, lease.id))
     return list(chain.from_iterable(found))
-
-
-def read_columns(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
-    """Return what `read` returns as columns, for callers that only pass messages on. Raises LeaseLost."""
-    return joined(
-        (
-            yield from held_parts(
-                engine, lease, lo, hi, lambda part: columns_of(part.envelopes, part.indexes, part.takeovers + 1)
-            )
-        )
-    )
 
 
 def read_arrow(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[pa.Table]:

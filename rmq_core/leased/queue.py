@@ -29,7 +29,6 @@ class LeasedTools(QueuePart[LeasedEngine, Any], Importable):
 
     register_consumer = Method(claiming.register_consumer)
     renew_consumer = Method(claiming.renew_consumer)
-    read_columns = Method(inspecting.read_columns)
     export_page = Method(transfer.export_page)
     stored_states = transfer.STATES
     _import_entry = staticmethod(transfer.import_entry)

@@ -97,7 +97,6 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "push": lambda s: s.queue.push("id"),
     "read": lambda s: s.queue.read(*(() if s.discipline == "streams" else (s.lease,))),
     "read_arrow": lambda s: s.queue.read_arrow(s.lease),
-    "read_columns": lambda s: tools_of(s.queue).read_columns(s.lease),
     "read_events": lambda s: s.queue.read_events("0-0", 1),
     "journal": lambda s: s.queue.admin.journal(),
     "reap": lambda s: s.queue.reap(),

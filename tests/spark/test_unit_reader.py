@@ -9,8 +9,7 @@ import pytest
 
 from rmq_core import Lease, RedisSettings
 from rmq_core.envelope.arrow import _batch, table_of
-from rmq_core.envelope.codec import body, message_of, stamp
-from rmq_core.messages import Columns
+from rmq_core.envelope.codec import Columns, body, message_of, stamp
 from rmq_spark.read.lease import (
     FETCH,
     LeaseReader,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_core import MalformedMessage
-from rmq_core.envelope.codec import body, columns_of, joined, message_of, split
+from rmq_core.envelope.codec import body, columns_of, message_of, split
 from rmq_core.messages import header_items
 
 HEADERS = b'{"a":"\xc3\xbc","b":"2"}'
@@ -39,10 +39,3 @@ def test_columns_and_messages_report_an_entry_without_an_envelope(damaged: bytes
 def test_damaged_headers_raise_an_error(damaged: bytes) -> None:
     with pytest.raises(MalformedMessage):
         header_items(damaged)
-
-
-def test_columns_are_joined_in_order() -> None:
-    parts = [columns_of(ENVELOPES[:1], [0], 1), columns_of(ENVELOPES[1:], range(1, 4), 1)]
-    assert joined(parts) == columns_of(ENVELOPES, [0, 1, 2, 3], 1)
-    assert joined(parts[:1]) is parts[0]
-    assert [len(column) for column in joined([])] == [0] * 6

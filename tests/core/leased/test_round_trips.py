@@ -83,7 +83,6 @@ CASES: dict[str, Case] = {
     "messages": (held, lambda queue, lease: list(queue.messages(lease))),
     "read": (held, lambda queue, lease: queue.read(lease)),
     "read_arrow": (held, lambda queue, lease: queue.read_arrow(lease)),
-    "read_columns": (held, lambda queue, lease: tools_of(queue).read_columns(lease)),
     "backlog": (lambda _: None, lambda queue, _: queue.backlog()),
     "export_page": (lambda _: None, lambda queue, _: tools_of(queue).export_page("ready")),
     "import_chunk": (lambda _: None, lambda queue, _: tools_of(queue).import_chunk("file", "", "1", [])),

@@ -12,7 +12,6 @@ from rmq_core import LeasedConfig, LeasedQueue, RedisMessageQueue
 from rmq_core.errors import UnknownPayloadKind
 from rmq_core.jobs import JobsConfig, worker
 from rmq_core.jobs.worker import Delivery, Verdict
-from rmq_core.kernel.base import tools_of
 from rmq_core.reliable import ReliableConfig
 from tests.core.leases import driver_of, engine_of, key
 from tests.core.reliable import bench
@@ -202,7 +201,7 @@ def test_reading_a_payload_of_an_unknown_kind_names_the_kind_and_the_way_out(wor
     assert raised.value.kind == "z"
     if discipline != "reliable":
         with pytest.raises(UnknownPayloadKind):
-            tools_of(queue).read_columns(lease)
+            queue.read_arrow(lease)
 
 
 def test_a_message_queue_puts_a_message_of_an_unknown_kind_off(redis_client: Any, server_url: str) -> None:
