@@ -17,7 +17,7 @@ import pyarrow.json as pj
 
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Columns, Message, chunks, columns_of, header_items, header_texts
 from rmq_core.envelope.payloads import KINDS
-from rmq_core.errors import ConfigurationError, MalformedMessage
+from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
 
 _TEXTS = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
 _TYPES = {str: pa.string(), int: pa.int32(), datetime: pa.timestamp("us", "UTC")}
@@ -33,6 +33,10 @@ SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 """The columns of messages of a lease."""
+_LARGE = pa.large_binary()
+_PIECE_BYTES = 2 << 20
+_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
+_STRINGS = (pa.string(), pa.large_string(), pa.string_view())
 _BEGINNING = 96
 _IS_KIND = np.isin(np.arange(256), [ord(kind) for kind in KINDS])
 _SPACE, _ZERO = ord(" "), ord("0")
@@ -66,6 +70,46 @@ def messages_of(messages: Sequence[Message], queue: str) -> pa.Table:
         "queue": pa.repeat(queue, len(messages)),
     }
     return pa.table([(own | rest)[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def payloads_in(given: Any, most: int) -> Iterator[pa.Array]:
+    """Yield the payloads of a column, or of a table whose only column is `payload`, in slices of at most `most`.
+
+    Raises PayloadError for a table with other columns, and for a column that has neither texts nor bytes.
+    """
+    for part in given if isinstance(given, pa.RecordBatchReader) else pa.chunked_array(given).chunks:
+        column = part.to_struct_array() if isinstance(part, pa.RecordBatch) else part
+        if pa.types.is_struct(column.type):
+            names = [field.name for field in column.type]
+            if names != ["payload"]:
+                raise PayloadError(
+                    f"a table of payloads must have one column, 'payload', not {names}: select it, or publish"
+                    " table.to_pylist() to store each row as a JSON object"
+                )
+            (column,) = column.flatten()
+        if column.type not in (*_STRINGS, *_BYTES):
+            raise PayloadError(f"a column of payloads must have texts or bytes, not {column.type}")
+        step = max(1, min(most, _PIECE_BYTES * len(column) // (column.nbytes or 1)))
+        for first in range(0, len(column), step):
+            yield column.slice(first, step)
+
+
+def packed(payloads: pa.Array, ids: Sequence[str], headers: bytes, stamp: bytes, most: int) -> pa.Buffer | None:
+    r"""Return new messages as arguments of a command, `$<length>\r\n<envelope>\r\n` for each.
+
+    Return None if a payload is null or has more than `most` bytes.
+    """
+    kind = b"s" if payloads.type in _STRINGS else b"b"
+    bodies, names = payloads.cast(_LARGE), pa.array(ids, pa.large_string()).cast(_LARGE)
+    sizes = pc.binary_length(bodies)
+    if payloads.null_count or pc.max(sizes).as_py() > most:
+        return None
+    rest = b" %b%d %b" % (kind, len(headers), headers)
+    sizes = pc.add(pc.add(sizes, pc.binary_length(names)), len(stamp) + len(rest))
+    lengths = sizes.cast(pa.large_string()).cast(_LARGE)
+    begin, after, end, nothing = (pa.scalar(text, _LARGE) for text in (b"$", b"\r\n" + stamp, b"\r\n", b""))
+    joined = pc.binary_join_element_wise(begin, lengths, after, names, pa.scalar(rest, _LARGE), bodies, end, nothing)
+    return joined.buffers()[2]
 
 
 def _column(values: Any, name: str) -> pa.Array:

@@ -22,7 +22,7 @@ class Packed:
 
     __slots__ = ("count", "data")
 
-    def __init__(self, count: int, data: bytes) -> None:
+    def __init__(self, count: int, data: bytes | memoryview) -> None:
         self.count, self.data = count, data
 
     def __len__(self) -> int:
@@ -30,7 +30,7 @@ class Packed:
 
     def __iter__(self) -> Iterator[bytes]:
         """Return the arguments one by one."""
-        at, data = 0, self.data
+        at, data = 0, bytes(self.data)
         for _ in range(self.count):
             stop = data.index(b"\r\n", at)
             at, size = stop + 2, int(data[at + 1 : stop])

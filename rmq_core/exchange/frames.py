@@ -71,7 +71,7 @@ class Plan(NamedTuple):
                 transaction(each, each.call.appended) if each.call and each.call.appended else [each.whole]
                 for each in self.frames
             )
-            return b"".join(map(_packed, itertools.chain.from_iterable(sent)))
+            return b"".join(itertools.chain.from_iterable(map(_packed, itertools.chain.from_iterable(sent))))
         if whole_scripts:
             return b"".join(hiredis.pack_command(frame.whole) for frame in self.frames)
         return b"".join([hiredis.pack_command(frame.args) for frame in self.frames])
@@ -132,12 +132,11 @@ def _outcome(frame: Frame, replies: list[Any]) -> Any:
     return next(reply for reply in replies if isinstance(reply, Exception))
 
 
-def _packed(args: tuple[Any, ...]) -> bytes:
+def _packed(args: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(args[-1], Packed):
-        packed: bytes = hiredis.pack_command(args)
-        return packed
+        return (hiredis.pack_command(args),)
     more, head = args[-1], hiredis.pack_command(args[:-1])
-    return b"*%d%b%b" % (len(args) - 1 + more.count, head[head.index(b"\r\n") :], more.data)
+    return b"*%d" % (len(args) - 1 + more.count), head[head.index(b"\r\n") :], more.data
 
 
 def plan(want: Call | Wait | Listen | Chain | Pipeline, slots: Slots) -> Plan:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import Payload, chunks, new_id, new_ids, nonce
+from rmq_core.envelope.codec import ArrowData, Payload, arrow_columns, chunks, new_id, new_ids, nonce
 from rmq_core.envelope.payloads import PayloadLimits, digest, encode_headers, encode_payload, key_digest
 from rmq_core.errors import (
     ConfigurationError,
@@ -28,7 +28,7 @@ from rmq_core.errors import (
     StageLost,
 )
 from rmq_core.events import Operation
-from rmq_core.exchange import Appended, Call, Chain, Exchange, Pipeline, Sleep
+from rmq_core.exchange import Appended, Call, Chain, Exchange, Packed, Pipeline, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
@@ -59,9 +59,8 @@ def check(engine: LeasedEngine, done: str, confirmed: Any) -> None:
         raise NotDurable(f"{done} in queue {engine.keys.name!r}, but {durability} was not confirmed: {confirmed}")
 
 
-P = TypeVar("P")
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
-_CHUNK, _CHUNK_BYTES, _WINDOW = 1000, 4 << 20, 4
+_CHUNK, _COLUMN, _CHUNK_BYTES, _WINDOW = 1000, 4000, 4 << 20, 4
 _FEW = 50  # so few messages cost less in a script than in a transaction
 _MANY = 500  # so many are worth a round trip for the server's time
 _ID_LENGTH = 512
@@ -112,7 +111,7 @@ class Chunk(NamedTuple):
     """
 
     ids: Sequence[str]
-    bodies: Sequence[bytes]
+    bodies: Sequence[bytes] | Packed
     digests: Sequence[bytes] = ()
     delay_ms: int = 0
     stamp_ms: int = 0
@@ -174,7 +173,7 @@ def publish(
 
 def publish_many(
     engine: LeasedEngine,
-    payloads: Iterable[Payload | NewMessage],
+    payloads: Iterable[Payload | NewMessage] | ArrowData,
     *,
     dedup_key: DedupKey | None = None,
     delay: timedelta | float | None = None,
@@ -182,17 +181,18 @@ def publish_many(
 ) -> Exchange[PublishReport]:
     """Publish messages in order, in chunks of up to 1,000 messages and 4 MiB, four chunks a write.
 
-    Takes any iterable; a NewMessage's own fields override the arguments. Raises at the first refused chunk; the error's
-    `report` counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay
-    changes.
+    Takes any iterable; a NewMessage's own fields override the arguments. Takes a column of texts or of bytes too, or a
+    table whose only column is `payload`, of any library that exports Arrow data: pyarrow, Polars, DuckDB, pandas. This
+    needs the extra `arrow`, else it raises ConfigurationError. Raises at the first refused chunk; the error's `report`
+    counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay changes.
     """
     tally = _Tally(engine, headers)
-    first, payloads = _begun(payloads)
-    chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.clock)
+    many, pieces = _pieces(engine, payloads)
+    chunks = chunks_of(engine, pieces, dedup_key, delay, headers, tally.clock)
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     try:
-        if first == _MANY and delay is None and engine.config.overflow != Overflow.DROP_OLDEST:
+        if many and delay is None and engine.config.overflow != Overflow.DROP_OLDEST:
             yield from _set(tally.clock, engine, dedup_key)
         while window := list(itertools.islice(chunks, _WINDOW)):
             yield from _send(engine, window, tally)
@@ -202,11 +202,16 @@ def publish_many(
     return tally.report()
 
 
-def _begun(payloads: Iterable[P]) -> tuple[int, Iterable[P]]:
-    """Return how many payloads there are, at most `_MANY`, and the payloads."""
-    rest = iter(payloads)
-    first = list(itertools.islice(rest, _MANY))
-    return len(first), itertools.chain(first, rest)
+def _pieces(engine: LeasedEngine, payloads: Iterable[Payload | NewMessage] | ArrowData) -> tuple[bool, Iterator[Any]]:
+    """Return whether there are many payloads, and the payloads in lists, or arrays of Arrow, of at most a chunk."""
+    most, given = engine.config.max_ready or _COLUMN, cast("Any", payloads)
+    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+        pieces: Iterator[Any] = arrow_columns().payloads_in(given, min(most, _COLUMN))
+    else:
+        rest = iter(given)
+        pieces = iter(lambda: list(itertools.islice(rest, min(most, _CHUNK))), [])
+    first = list(itertools.islice(pieces, 1))
+    return bool(first) and len(first[0]) >= _MANY, itertools.chain(first, pieces)
 
 
 def _set(clock: ServerClock, engine: LeasedEngine, dedup_key: DedupKey | None) -> Exchange[None]:
@@ -219,47 +224,68 @@ def _set(clock: ServerClock, engine: LeasedEngine, dedup_key: DedupKey | None) -
 
 def chunks_of(
     engine: LeasedEngine,
-    payloads: Iterable[Payload | NewMessage],
+    pieces: Iterator[Any],
     dedup_key: DedupKey | None,
     delay: timedelta | float | None,
     headers: Mapping[str, str] | None,
     clock: ServerClock,
     divide: Divide | None = None,
 ) -> Iterator[Chunk]:
-    """Lazily encode messages into chunks, in order; `divide` splits mixed ones."""
+    """Lazily encode pieces of messages into chunks, in order; `divide` splits mixed ones."""
     if dedup_key is not None and not callable(dedup_key):
         raise PayloadError(
             "dedup_key must be a callable for publish_many and stage: with one key, all but one are duplicates"
         )
     shared = encode_headers(headers), delay_in_ms(delay)
-    return _chunks(engine, iter(payloads), dedup_key, shared, clock, divide or _divided)
+    return _chunks(engine, pieces, dedup_key, shared, clock, divide or _divided)
 
 
 def _chunks(
     engine: LeasedEngine,
-    payloads: Iterator[Payload | NewMessage],
+    pieces: Iterator[Any],
     dedup_key: DedupKey | None,
     shared: tuple[bytes, int],
     clock: ServerClock,
     divide: Divide,
 ) -> Iterator[Chunk]:
     config, (headers, delay_ms) = engine.config, shared
-    most = min(_CHUNK, config.max_ready or _CHUNK)
     unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup
     first = 0
-    while some := list(itertools.islice(payloads, most)):
-        alike = _alike(some, headers, config, clock.stamp) if unkeyed else None
-        if alike:
-            yield alike._replace(delay_ms=delay_ms, stamp_ms=clock.ms)
-        else:
-            entries: list[Entry] = []
-            try:  # inlined: `codec.each` is 1 % slower per message
-                entries.extend(_new_entry(engine, one, dedup_key, headers, delay_ms) for one in some)
-            except PayloadError as error:
-                error.name_index(first + len(entries))
-                raise
-            yield from (part.stamped(clock) for part in divide(entries))
-        first += len(some)
+    for piece in pieces:
+        column = _column(piece, headers, config, clock) if unkeyed and not delay_ms else None
+        if column:
+            yield column._replace(stamp_ms=clock.ms)
+            first += len(piece)
+            continue
+        for some in _lists(piece):
+            alike = _alike(some, headers, config, clock.stamp) if unkeyed else None
+            if alike:
+                yield alike._replace(delay_ms=delay_ms, stamp_ms=clock.ms)
+            else:
+                entries: list[Entry] = []
+                try:  # inlined: `codec.each` is 1 % slower per message
+                    entries.extend(_new_entry(engine, one, dedup_key, headers, delay_ms) for one in some)
+                except PayloadError as error:
+                    error.name_index(first + len(entries))
+                    raise
+                yield from (part.stamped(clock) for part in divide(entries))
+            first += len(some)
+
+
+def _lists(piece: Any) -> list[list[Any]]:
+    """Return payloads in lists of at most a chunk; an array of Arrow may be longer."""
+    if isinstance(piece, list):
+        return [piece]
+    return [piece[at : at + _CHUNK].to_pylist() for at in range(0, len(piece), _CHUNK)]
+
+
+def _column(payloads: Any, headers: bytes, limits: PayloadLimits, clock: ServerClock) -> Chunk | None:
+    """Return a chunk of an array of Arrow that RPUSH can append; None if payloads are to be encoded in lists."""
+    if isinstance(payloads, list) or not clock.appends or len(payloads) < _FEW:
+        return None
+    ids, most = new_ids(len(payloads)), min(limits.max_payload_bytes, _CHUNK_BYTES)
+    packed = arrow_columns().packed(payloads, ids, headers, clock.stamp, most)
+    return None if packed is None or len(packed) > _CHUNK_BYTES else Chunk(ids, Packed(len(ids), packed))
 
 
 def _alike(payloads: Sequence[Any], headers: bytes, limits: PayloadLimits, stamp: bytes) -> Chunk | None:
@@ -441,7 +467,7 @@ _MONTH_S = 30 * 86400
 
 def stage(
     engine: LeasedEngine,
-    payloads: Iterable[Payload | NewMessage],
+    payloads: Iterable[Payload | NewMessage] | ArrowData,
     *,
     dedup_key: Callable[[Any], str] | None = None,
     headers: Mapping[str, str] | None = None,
@@ -449,18 +475,18 @@ def stage(
 ) -> Exchange[Stage]:
     """Stage messages, in order, for `publish_staged`; they stay invisible and are not yet deduplicated.
 
-    keep: seconds or timedelta until an idle stage expires. The age of messages counts from staging, not from the
-    commit, as in Kafka. Raises PayloadError if one is unstorable, QueueFull at the server's `maxmemory`, StageLost if
-    the stage expired.
+    payloads: as in `publish_many`. keep: seconds or timedelta until an idle stage expires. The age of messages counts
+    from staging, not from the commit, as in Kafka. Raises PayloadError if one is unstorable, QueueFull at the server's
+    `maxmemory`, StageLost if the stage expired.
     """
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
     clock, count, plain = ServerClock(), 0, True
-    first, payloads = _begun(payloads)
-    parts = chunks_of(engine, payloads, dedup_key, None, headers, clock, _set_aside)
+    many, pieces = _pieces(engine, payloads)
+    parts = chunks_of(engine, pieces, dedup_key, None, headers, clock, _set_aside)
     try:
-        if first == _MANY:
+        if many:
             yield from _set(clock, engine, dedup_key)
         while window := list(itertools.islice(parts, _STAGED_WINDOW)):
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)

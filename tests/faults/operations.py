@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import redis
 
 from rmq_core import Durability, Lease, LeasedConfig, Message, MessageRef, Overflow
@@ -143,6 +144,7 @@ OPERATIONS = (
         lambda queue, _: queue.publish_staged([queue.stage([f"m{n}" for n in range(MANY)])]),
     ),
     Operation("publish chunks", lambda queue, _: queue.publish_many([f"m{n}" for n in range(MANY)])),
+    Operation("publish a column", lambda queue, _: queue.publish_many(pa.array([f"m{n}" for n in range(2 * MANY)]))),
     Operation(
         "publish deduplicated chunks",
         lambda queue, _: queue.publish_many([f"m{n}" for n in range(MANY)], dedup_key=str),

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import itertools
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, PayloadError, Stage
-from rmq_core.errors import PayloadTooDeep, PayloadTooLarge
+from rmq_core.errors import PayloadTooDeep, PayloadTooLarge, QueueFull
 from rmq_core.leased.publishing import publish_many, stage
 from rmq_core.protocol import DISCIPLINES, open_queue
 from tests.core.leases import drain, engine_of, fall_due, key, payloads, run, slowly, snapshot
@@ -66,8 +68,9 @@ def test_the_server_corrects_the_time_of_a_publisher_with_a_wrong_clock(world: W
     queue, hour_ms = world.queue(), 3_600_000
     engine_of(queue).registered = True
     texts = list(map(str, range(4_001)))
-    for wrong_ms in (hour_ms, -hour_ms):
-        for operation in (publish_many(engine_of(queue), texts), stage(engine_of(queue), texts)):
+    given = [texts, pa.array(texts)]
+    for wrong_ms, data in itertools.product((hour_ms, -hour_ms), given):
+        for operation in (publish_many(engine_of(queue), data), stage(engine_of(queue), data)):
             now_ms = int(run(world, queue, next(operation)).rpartition(b"@")[2])
             result = finished(world, queue, operation, b"now @%d" % (now_ms + wrong_ms))
             if isinstance(result, Stage):
@@ -75,6 +78,85 @@ def test_the_server_corrects_the_time_of_a_publisher_with_a_wrong_clock(world: W
             messages = list(queue.messages(queue.claim(max_messages=9_000)))
             assert [message.payload for message in messages] == texts
             assert max(abs(message.enqueued_ms - now_ms) for message in messages) < hour_ms / 2
+
+
+class Exported:
+    """A table of another library, of which RMQ knows only the Arrow data."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
+TEXTS = [f"{number} żółć \x00\r\n$5" if number % 3 else "" for number in range(9_001)]
+BYTES = [text.encode() + b"\xff" for text in TEXTS]
+COLUMNS: dict[str, tuple[Any, list[Any]]] = {
+    "array": (pa.array(TEXTS), TEXTS),
+    "part of an array": (pa.array(TEXTS)[5:7_000], TEXTS[5:7_000]),
+    "chunks": (pa.chunked_array([TEXTS[:3_000], [], TEXTS[3_000:]], pa.large_string()), TEXTS),
+    "bytes": (pa.array(BYTES), BYTES),
+    "views": (pa.array(BYTES, pa.binary_view()), BYTES),
+    "table": (pa.table({"payload": TEXTS}), TEXTS),
+    "record batch": (pa.record_batch({"payload": BYTES}), BYTES),
+    "reader": (pa.table({"payload": TEXTS}), TEXTS),
+    "another library": (Exported(pa.table({"payload": TEXTS})), TEXTS),
+    "large ones": (pa.array([*TEXTS, "x" * (3 << 20), *TEXTS[:9], *["y" * 3_000] * 3_000]), None),
+    "few": (pa.array(TEXTS[:9]), TEXTS[:9]),
+    "none": (pa.array([], pa.string()), []),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_is_published_and_staged_as_its_values_are(world: World, name: str) -> None:
+    queue = world.queue(config=LeasedConfig(max_payload_bytes=4 << 20))
+    data, expected = COLUMNS[name]
+    values = data.to_pylist() if expected is None else expected
+    given = data.to_reader() if name == "reader" else data
+    report = queue.publish_many(given, headers={"a": "ü"})
+    found = list(queue.messages(queue.claim(max_messages=20_000))) if values else []
+    assert [message.payload for message in found] == values
+    assert {*map(str, (message.headers for message in found))} <= {"{'a': 'ü'}"}
+    assert [message.id for message in found] == list(report.ids)
+    assert len({*report.ids}) == report.accepted == len(values)
+    queue.publish_staged([queue.stage(data.to_reader() if name == "reader" else data)])
+    assert drain(queue) == values
+
+
+@pytest.mark.parametrize("options", [{"dedup_key": lambda text: text[:3]}, {"delay": 60}, {"headers": {"a": "b"}}])
+@pytest.mark.parametrize("config", [LeasedConfig(), LeasedConfig(dedup=True), LeasedConfig(max_ready=700)])
+def test_the_options_of_publish_many_hold_for_a_column(
+    world: World, options: dict[str, Any], config: LeasedConfig
+) -> None:
+    texts = [f"{number}" for number in range(2_000)]
+    found = []
+    for data in (texts, pa.array(texts)):
+        queue = world.queue(config=config)
+        try:
+            report = queue.publish_many(data, **options)
+        except QueueFull as error:
+            report = error.report
+        if "delay" in options:
+            fall_due(world)
+        found.append((report[:3], sorted(drain(queue)), queue.stats()))
+        world.client.flushdb()
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (pa.array([1, 2]), "a column of payloads must have texts or bytes, not int64"),
+        (pa.array(["a", None]), "payload must be str, bytes, dict or list, not NoneType"),
+        (pa.array([*["a"] * 600, None]), r"payloads\[600\]: "),
+        (pa.array(["a", "ż" * 6]), "payload has 12 bytes"),
+        (pa.table({"a": ["x"]}), "must have one column, 'payload'"),
+        (pa.table({"payload": ["x"], "a": ["x"]}), r"not \['payload', 'a'\]: select it"),
+    ],
+)
+def test_a_column_or_table_of_anything_else_is_refused(world: World, data: Any, error: str) -> None:
+    queue = world.queue(config=LeasedConfig(max_payload_bytes=10))
+    with pytest.raises(PayloadError, match=error):
+        queue.publish_many(data)
+    assert queue.stats().ready == 0
 
 
 def test_the_limits_of_a_queue_hold_for_publishing_one_and_many(world: World) -> None:

@@ -58,7 +58,7 @@ def test_an_endless_iterable_is_read_one_write_at_a_time() -> None:
 
     operation = publish_many(engine(), endless())
     next(operation)
-    assert read == 500
+    assert read == 1000
     step(operation, b"now @1")
     assert read == 4000
     step(operation, [b"accepted 0"] * 4)
