@@ -17,6 +17,7 @@ from benchmarks import (
     async_loops,
     batches,
     chunks,
+    columns,
     cores,
     idling,
     inflight,
@@ -115,6 +116,7 @@ def measurements(server: str, effort: Effort) -> dict[str, Callable[[], Findings
         "inflight": lambda: inflight.measure(server, effort.flight_rounds, effort.levels),
         "processes": on_one(processes.measure, effort.crowd_rounds),
         "chunks": on_one(chunks.measure, effort.chunked),
+        "columns": on_one(columns.measure, effort.spark_rounds, effort.spark_messages),
         "message_queue": on_one(message_queue.measure, effort.sides, effort.rings),
         "spark": lambda: _spark(effort),
         "jobs": lambda: _on(jobs.SERVER, jobs.measure, effort.job_rounds),
@@ -149,9 +151,9 @@ def main() -> None:
     write = not options.quick and not options.only
     alone = [name for name in chosen if name not in PEERS]
     if alone:
-        targets = TARGETS | spark_read.TARGETS | spark_write.TARGETS | spark_json.TARGETS | spark_transfer.TARGETS
+        spark = spark_read.TARGETS | spark_write.TARGETS | spark_json.TARGETS | spark_transfer.TARGETS
         reasons = REASONS | spark_read.REASONS | spark_write.REASONS | spark_transfer.REASONS
-        text = _document(ALONE, alone, todo, targets, reasons, options.server)
+        text = _document(ALONE, alone, todo, TARGETS | columns.TARGETS | spark, reasons, options.server)
         _publish(text, MEASURED / "results.md" if write else None)
     beside = [name for name in chosen if name in PEERS]
     if beside:

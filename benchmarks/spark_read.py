@@ -75,7 +75,7 @@ def _batches(spark: Any, url: str, server: str, rounds: int, count: int) -> Find
     with LeasedQueue(settings, "bench") as queue:
         held = [[_held_s(queue, count, spare) for _ in range(5)] for spare in (0, 1)]
         lease = _filled(queue, count)
-        baseline = Contender("redis-py", lambda: _tuples(url, lease), count)
+        baseline = Contender("redis-py", lambda: read_tuples(url, lease), count)
         ours = Contender("arrow", reading(spark, settings, queue, lease), count)
         rows = Contender("rows", _rows(spark, url, lease), count)
         laps = race(baseline, [ours, rows], rounds, WARM)
@@ -127,8 +127,8 @@ def claimed(queue: LeasedQueue, count: int) -> Lease:
     return lease
 
 
-def _tuples(url: str, lease: Lease) -> None:
-    """Run the baseline: redis-py in one process."""
+def read_tuples(url: str, lease: Lease) -> None:
+    """Read a lease with redis-py in one process, the baseline."""
     with redis.Redis.from_url(url) as client:
         rows = sum(len(part) for part in _decoded(client, lease, 0, lease.count))
     assert rows == lease.count

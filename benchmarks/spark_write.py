@@ -71,7 +71,7 @@ def measure(rounds: int, count: int) -> Findings:
 
 def _writes(frame: Any, texts: list[str], url: str, server: str, rounds: int) -> Findings:
     count = len(texts)
-    publish = _publisher(load("leased/publish").source.decode())
+    publish = publisher()
     with redis.Redis.from_url(url) as client, LeasedQueue(client, QUEUE) as queue:
 
         def check() -> None:
@@ -116,8 +116,9 @@ def _by_hand(url: str, publish: Publish) -> Callable[[Iterable[Any]], None]:
     return publish_rows
 
 
-def _publisher(source: str) -> Publish:
+def publisher() -> Publish:
     """Return a function that publishes payloads; as a closure, Spark pickles it with all that it needs."""
+    source = load("leased/publish").source.decode()
     names, call, in_flight, slots = KEYS, CALL, IN_FLIGHT, f"rmq:{{{QUEUE}}}:slot"
 
     def publish(client: redis.Redis, texts: Iterable[str]) -> None:

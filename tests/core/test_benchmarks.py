@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
-from benchmarks import async_batches, async_loops, batches, chunks, loops, replay
+from benchmarks import async_batches, async_loops, batches, chunks, columns, loops, replay
 from benchmarks.batches import BATCH
 from benchmarks.figures import Findings
 from benchmarks.inflight import SHOWN
@@ -20,6 +20,7 @@ TINY: dict[str, Callable[[int], Findings]] = {
     "async_loops": lambda port: async_loops.measure(port, 1),
     "batches": lambda port: batches.measure(port, 1),
     "async_batches": lambda port: async_batches.measure(port, 1),
+    "columns": lambda port: columns.measure(port, 1, 2_000),
 }
 
 
