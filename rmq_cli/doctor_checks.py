@@ -26,7 +26,7 @@ _SPECIAL = re.compile(r"([*?\[\]\\])")
 _EXAMPLES = {
     name: arguments
     for arguments, names in (
-        ("", "PING TIME"),
+        ("", "EXEC MULTI PING TIME"),
         (
             "K",
             (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rmq_core.envelope.codec import Message, arrow_columns, message_of
 from rmq_core.exchange import Command, Exchange, Pipeline
@@ -16,9 +16,6 @@ from rmq_core.kernel.settling import lost, settled_record
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _LISTED = 1000
 
@@ -48,8 +45,8 @@ def read(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -
     return found
 
 
-def read_arrow(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[pa.Table]:
-    """Return the jobs of `read` as a table of Arrow, with the columns of `LeasedQueue.read_arrow`.
+def read_arrow(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Any]:
+    """Return the jobs of `read` as a pyarrow.Table, with the columns of `LeasedQueue.read_arrow`.
 
     Raises LeaseLost, MalformedMessage, UnknownPayloadKind, and ConfigurationError without the extra `arrow`.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rmq_core.envelope.codec import Message, arrow_columns, message_of
 from rmq_core.errors import ConfigurationError
@@ -22,9 +22,6 @@ from rmq_core.messages import IsolatedGroup, Lease
 from rmq_core.policy import age_s, moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _LISTED = 1000
 _STATES = {b"f": "filling", b"h": "held", b"p": "held", b"q": "held"}
 
@@ -35,8 +32,8 @@ def read(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None)
     return list(chain.from_iterable(found))
 
 
-def read_arrow(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[pa.Table]:
-    """Return the unsettled messages `lo` to `hi` (exclusive) of a lease as a table, for pandas, Polars and DuckDB.
+def read_arrow(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Any]:
+    """Return the unsettled messages `lo` to `hi` (exclusive) as a pyarrow.Table: for pandas, Polars, DuckDB.
 
     Columns, none of them null: message_id (string), payload (binary, as stored: UTF-8 of a str, JSON of a dict or
     list), headers (map of string to string), deliveries (int32), enqueued_at (timestamp in us, UTC), a string for each
@@ -45,7 +42,7 @@ def read_arrow(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None =
     """
     arrow = arrow_columns()
 
-    def batch_of(part: Part) -> pa.RecordBatch:
+    def batch_of(part: Part) -> Any:
         return arrow.batch_of(part.envelopes, part.indexes, part.takeovers + 1, lease.id, engine.name)
 
     return arrow.table_of((yield from held_parts(engine, lease, lo, hi, batch_of)))
