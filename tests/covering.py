@@ -3,8 +3,8 @@
 Both façades share the code of the operations, drivers have their own tests, and most scripts do the same on every
 server. So `covering`, which `make test` runs, runs each test once: on one server, blocking or asyncio. Which, depends
 on the name of the test, so that every server and façade gets a share of every folder. Only what is marked `everywhere`
-runs on the oldest server, the newest and a cluster, because it tests what servers support; and unit tests, which need
-no server, run in both façades. `one` is blocking calls on the first server, `full` everything, also what is marked
+runs on the oldest server, the newest ones and a cluster, because it tests what servers support; and unit tests, which
+need no server, run in both façades. `one` is blocking calls on the first server, `full` everything, also what is marked
 `nightly`. A test asked for by its name runs in every combination.
 """
 
@@ -19,6 +19,8 @@ import pytest
 from tests.servers import CLUSTERS, EMBEDDED, NAMES, find_server, parse_external
 
 FLAVOURS = ("sync", "async")
+BETWEEN = ("7.0", "8.0", "valkey-8.1", "7.0-cluster")
+"""What is neither the oldest server nor the newest Redis or Valkey, nor a cluster of them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,8 +84,7 @@ def places(metafunc: pytest.Metafunc, names: Sequence[str]) -> Sequence[str]:
     if product == "one":
         return names[:1]
     if metafunc.definition.get_closest_marker("everywhere"):
-        alone = [name for name in names if not name.endswith("-cluster")] or names
-        return list(dict.fromkeys((alone[0], alone[-1], names[-1])))
+        return [name for name in names if name not in BETWEEN] or names
     return [names[zlib.crc32(metafunc.definition.nodeid.encode()) % len(names)]]
 
 
