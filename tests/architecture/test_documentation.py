@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 
 from rmq_core import embedded
 from tests.servers import start_server
+from tests.warm import Warm, warm
 
 ROOT = Path(__file__).parents[2]
 # A block that is a fragment or needs a cluster is marked by `<!-- not run: why -->` on the line before.
@@ -45,6 +44,12 @@ def url() -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def imported() -> Iterator[Warm]:
+    with warm("redis.asyncio", "rmq_core.exchange.sync") as process:
+        yield process
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
@@ -55,14 +60,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     "document", [pytest.param(path, id=name, marks=LONG.get(name, ())) for name, path in DOCUMENTS.items()]
 )
-def test_the_code_of_a_document_runs(document: Path, url: str, folder: Path) -> None:
+def test_the_code_of_a_document_runs(document: Path, url: str, folder: Path, imported: Warm) -> None:
     code = code_of(document)
     assert code, f"{document} shows no code that runs"
     for name, text in FILE.findall(document.read_text("utf-8")):
         (folder / name).write_text(text.replace(EXAMPLE_URL, url))
     script = folder / "document.py"
     script.write_text(code.replace(EXAMPLE_URL, url))
-    result = subprocess.run(
-        [sys.executable, "-W", "error", script], cwd=folder, check=False, capture_output=True, text=True, timeout=600
-    )
+    result = imported.run(script)
     assert result.returncode == 0, result.stderr
