@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+ROOT = Path(__file__).parents[3]
 PROGRAM = """
 from __future__ import annotations
 
@@ -45,30 +48,24 @@ async def work_later(queue: AsyncRedisMessageQueue) -> None:
 """
 
 
-def check(text: str, folder: Path) -> list[str]:
-    """Return what mypy reports about a program, line by line."""
-    program = folder / "program.py"
-    program.write_text(text)
-    root = Path(__file__).parents[3]
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--config-file=",
-        f"--cache-dir={root / '.mypy_cache'}",
-        program,
-    ]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=root, timeout=300)
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return what mypy reports about both programs, line by line, with the settings and the cache of `make lint`."""
+    folder = tmp_path_factory.mktemp("programs")
+    programs = {folder / "correct.py": PROGRAM, folder / "mistaken.py": MISTAKES}
+    for program, text in programs.items():
+        program.write_text(text)
+    command = [sys.executable, "-m", "mypy", "--strict", *programs]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert ended.returncode in {0, 1}, ended.stderr
-    return [line for line in ended.stdout.splitlines() if "program.py" in line and ": error:" in line]
+    return [line for line in ended.stdout.splitlines() if ": error:" in line]
 
 
-def test_a_correct_program_passes_a_strict_type_checker(tmp_path: Path) -> None:
-    assert check(PROGRAM, tmp_path) == []
+def test_a_correct_program_passes_a_strict_type_checker(found: list[str]) -> None:
+    assert [line for line in found if "mistaken.py" not in line] == []
 
 
-def test_a_message_of_a_wrong_type_is_found_by_a_type_checker(tmp_path: Path) -> None:
-    found = check(MISTAKES, tmp_path)
-    assert len(found) == 2
-    assert all("incompatible type" in line for line in found)
+def test_a_message_of_a_wrong_type_is_found_by_a_type_checker(found: list[str]) -> None:
+    mistakes = [line for line in found if "mistaken.py" in line]
+    assert len(mistakes) == 2
+    assert all("incompatible type" in line for line in mistakes)
