@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import random
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
@@ -10,10 +12,12 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, PayloadError, Stage
+from rmq_core.envelope.codec import split
 from rmq_core.errors import PayloadTooDeep, PayloadTooLarge, QueueFull
 from rmq_core.leased.publishing import publish_many, stage
 from rmq_core.protocol import DISCIPLINES, open_queue
 from tests.core.leases import drain, engine_of, fall_due, key, payloads, run, slowly, snapshot
+from tests.core.tenants import PASSWORD, USER, grant
 from tests.core.worlds import World
 
 PAYLOADS: list[Any] = [
@@ -119,6 +123,33 @@ def test_a_column_is_published_and_staged_as_its_values_are(world: World, name: 
     assert len({*report.ids}) == report.accepted == len(values)
     queue.publish_staged([queue.stage(data.to_reader() if name == "reader" else data)])
     assert drain(queue) == values
+
+
+@pytest.mark.parametrize("form", [list, pa.array])
+def test_a_user_without_transactions_publishes_and_stages_the_same_by_scripts(
+    redis_client: redis.Redis, server_url: str, form: Callable[[Any], Any]
+) -> None:
+    chance, found = random.Random(4), []
+    texts = ["ü" * chance.randrange(99) + "\r\n$1" * chance.randrange(2) for _ in range(5_100)]
+    grant(redis_client, "leased", "q")
+    url = server_url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
+    try:
+        for transactions in (True, False):
+            if not transactions:
+                redis_client.execute_command("ACL", "SETUSER", USER, "-multi")  # type: ignore[no-untyped-call]
+            redis_client.config_resetstat()
+            with LeasedQueue(url, "q") as queue:
+                queue.publish_many(form(texts), headers={"a": "ü"})
+                queue.publish_staged([queue.stage(form(texts))])
+            stored = map(split, redis_client.lrange(key("ready"), 0, -1))
+            found.append([each._replace(id="", enqueued_ms=0) for each in stored])
+            begun = redis_client.info("commandstats")["cmdstat_multi"]
+            assert (begun["calls"] > 0) == transactions
+            redis_client.flushdb()
+    finally:
+        redis_client.acl_deluser(USER)
+    assert found[0] == found[1]
+    assert len(found[0]) == 2 * len(texts)
 
 
 @pytest.mark.parametrize("options", [{"dedup_key": lambda text: text[:3]}, {"delay": 60}, {"headers": {"a": "b"}}])
