@@ -63,6 +63,7 @@ DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 _CHUNK, _COLUMN, _CHUNK_BYTES, _WINDOW = 1000, 4000, 4 << 20, 4
 _FEW = 50  # so few messages cost less in a script than in a transaction
 _MANY = 500  # so many are worth a round trip for the server's time
+_LATE = 4 * _WINDOW  # see ServerClock
 _ID_LENGTH = 512
 _PUBLISH = Operation.PUBLISH
 _ID_ROOM = 64  # bound for a generated id plus envelope overhead
@@ -84,13 +85,14 @@ class Entry(NamedTuple):
 class ServerClock:
     """The server's time in ms from its last reply; 0 before the first.
 
-    `publish_many` stamps the next chunk with it: stamping in Lua costs more than storing. appends: whether messages may
-    be appended by a plain command, which needs such stamps and the permission for transactions.
+    `publish_many` stamps the next chunk with it: stamping in Lua costs more than storing. appends: how many more chunks
+    may be appended by a plain command, which needs such stamps, and then arrive too late for them; 0 if none is to be
+    appended. Each of them is sent again, for a script, so a slow way to the server would double the traffic.
     """
 
     def __init__(self) -> None:
         self.ms = 0
-        self.appends = False
+        self.appends = 0
 
     @property
     def stamp(self) -> bytes:
@@ -130,7 +132,7 @@ class Chunk(NamedTuple):
     def appended_to(self, key: bytes, clock: ServerClock) -> Appended | None:
         """Return how RPUSH appends the chunk to a list; None if a script has to add it."""
         few = len(self.bodies) < _FEW
-        if few or self.digests or self.delay_ms or not (self.stamp_ms and clock.appends):
+        if few or self.digests or self.delay_ms or not self.stamp_ms or clock.appends <= 0:
             return None
         return Appended(key, self.bodies)
 
@@ -219,7 +221,7 @@ def _set(clock: ServerClock, engine: LeasedEngine, dedup_key: DedupKey | None) -
     if dedup_key is None and not deduplicates(engine):
         with suppress(ScriptFailed):  # the user may use no transactions
             clock.take((yield script("leased/now", engine.keys)._replace(appended=Appended(engine.keys.ready))))
-            clock.appends = True
+            clock.appends = _LATE
 
 
 def chunks_of(
@@ -281,7 +283,7 @@ def _lists(piece: Any) -> list[list[Any]]:
 
 def _column(payloads: Any, headers: bytes, limits: PayloadLimits, clock: ServerClock) -> Chunk | None:
     """Return a chunk of an array of Arrow that RPUSH can append; None if payloads are to be encoded in lists."""
-    if isinstance(payloads, list) or not clock.appends or len(payloads) < _FEW:
+    if isinstance(payloads, list) or clock.appends <= 0 or len(payloads) < _FEW:
         return None
     ids, most = new_ids(len(payloads)), min(limits.max_payload_bytes, _CHUNK_BYTES)
     packed = arrow_columns().packed(payloads, ids, headers, clock.stamp, most)
@@ -329,8 +331,7 @@ def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[
         if not reply.startswith(b"accepted"):
             again = _call(engine, chunk)
             if call.appended:
-                # If its stamps came late, the way to the server is too slow for stamps of the client.
-                tally.clock.appends &= not reply.startswith(b"stale")
+                tally.clock.appends -= reply.startswith(b"stale")
                 reply, confirmed = apart(again, (yield again))
             if not reply.startswith(b"accepted"):
                 reply, confirmed = yield from _insist(engine, again, reply)
@@ -566,7 +567,7 @@ def _push(
             raise reply
         # Resend a chunk that ran before its predecessor, which got NOSCRIPT, or whose stamps came late.
         if clock.take(reply) != b"staged":
-            clock.appends = False
+            clock.appends -= 1
             if clock.take((yield by_script())) != b"staged":
                 raise StageLost(so_far.id)
     return held - so_far.count
