@@ -75,7 +75,8 @@ class Sink:
         if self.shards is not None:
             self._route(found, self.shards, headers)
             return Written()
-        messages = chain.from_iterable(found)
+        column = self.columns.payloads(batches)
+        messages = chain.from_iterable(found) if column is None else column
         with self.open() as queue:
             if not self.direct:
                 return Written(queue.stage(messages, headers=headers, keep=self.keep_s), _query())
