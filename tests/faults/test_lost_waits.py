@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rmq_core import LeasedConfig
 from tests.core.worlds import World
 from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
@@ -20,7 +21,7 @@ KINDS = ("claim", "claim by name", "claim_next")
 
 def wait_for_work(world: World, wire: Proxy, kind: str) -> tuple[Any, Future[Any]]:
     """Return an undisturbed queue, and a claim of that kind that waits through the proxy."""
-    calm, queue = world.queue(), world.queue(settings=wire.url)
+    calm, queue = world.queue(), world.queue(config=LeasedConfig(history=False), settings=wire.url)  # sends no flush
     calm.publish("before")
     lease = calm.claim()
     if kind == "claim_next":

@@ -26,6 +26,7 @@ from tests.core.worlds import Loop, World
 from tests.servers import Cluster
 
 MANY = 2_500
+QUIET = LeasedConfig(history=False)  # the history is flushed by a script
 MIB = 1 << 20
 
 
@@ -50,10 +51,11 @@ def held(queue: Any, payloads: list[Any], lease_id: str = "job") -> Lease:
 
 
 def scripts_during(client: redis.Redis, call: Callable[[], object]) -> int:
-    """Return how many scripts run during a call."""
+    """Return how many scripts run during a call; a server that did not know one yet is asked twice."""
     client.config_resetstat()
     call()
-    return sum(int(each["calls"]) for name, each in client.info("commandstats").items() if "_eval" in name)
+    asked = [each for name, each in client.info("commandstats").items() if "_eval" in name]
+    return sum(int(each["calls"]) - int(each["failed_calls"]) for each in asked)
 
 
 def assert_read_as_by_the_script(queue: Any, lease: Lease, client: redis.Redis, *, scripts: int) -> None:
@@ -71,7 +73,7 @@ def assert_read_as_by_the_script(queue: Any, lease: Lease, client: redis.Redis, 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_plain_commands_return_what_the_script_returns(world: World, seed: int) -> None:
-    chance, queue = random.Random(seed), world.queue()
+    chance, queue = random.Random(seed), world.queue(config=QUIET)
     lease = held(queue, random_payloads(chance, MANY))
     if seed in (1, 4):  # with a history, and then in an isolated group
         for _ in range(2):
@@ -89,7 +91,7 @@ def test_plain_commands_return_what_the_script_returns(world: World, seed: int) 
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_a_table_has_what_single_messages_have(world: World, *, settled: bool) -> None:
-    chance, queue = random.Random(5), world.queue()
+    chance, queue = random.Random(5), world.queue(config=QUIET)
     lease = held(queue, random_payloads(chance, MANY))
     if settled:
         queue.ack(lease, [message for message in queue.read(lease) if chance.random() < 0.5])
@@ -129,7 +131,7 @@ def test_the_json_of_a_batch_becomes_columns_and_what_does_not_fit_can_be_settle
 
 @pytest.mark.parametrize("size", [3 * MIB, 20_000])
 def test_large_messages_among_small_ones_are_read_by_the_script(world: World, size: int) -> None:
-    queue = world.queue(config=LeasedConfig(max_payload_bytes=4 * MIB))
+    queue = world.queue(config=LeasedConfig(max_payload_bytes=4 * MIB, history=False))
     payloads = [*["small"] * 2_000, *["x" * size] * 5, *["small"] * 2_000]
     lease = held(queue, payloads)
     found: list[Any] = []
@@ -145,7 +147,7 @@ class Wrapped(redis.Redis):
 
 
 def test_a_client_of_another_class_reads_the_same(redis_client: redis.Redis, server_url: str) -> None:
-    with Wrapped.from_url(server_url) as client, LeasedQueue(client, "q") as queue:
+    with Wrapped.from_url(server_url) as client, LeasedQueue(client, "q", QUIET) as queue:
         lease = held(queue, random_payloads(random.Random(7), MANY))
         assert_read_as_by_the_script(queue, lease, redis_client, scripts=1)
 
@@ -154,7 +156,7 @@ def test_the_script_reads_all_where_memory_usage_is_denied(redis_client: redis.R
     grant(redis_client, "leased", "q")
     url = server_url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
     try:
-        with LeasedQueue(url, "q") as queue:
+        with LeasedQueue(url, "q", QUIET) as queue:
             lease = held(queue, ["x"] * MANY)
             assert scripts_during(redis_client, lambda: queue.read(lease)) == 1
             assert denied(redis_client) == []
@@ -172,9 +174,9 @@ def test_the_script_reads_all_where_memory_usage_is_denied(redis_client: redis.R
 def test_a_queue_on_a_cluster_reads_the_same(flavour: str) -> None:
     with closing(Cluster("7.0")) as cluster, cluster.client() as client:
         loop = Loop()
-        queue: Any = LeasedQueue(cluster.url, "q")
+        queue: Any = LeasedQueue(cluster.url, "q", QUIET)
         if flavour == "async":
-            queue = loop.call(rmq_core.asyncio.LeasedQueue, cluster.url, "q")
+            queue = loop.call(rmq_core.asyncio.LeasedQueue, cluster.url, "q", QUIET)
         lease = held(queue, random_payloads(random.Random(8), MANY))
         node = client.get_redis_connection(client.get_node_from_key(key("ready")))
         assert_read_as_by_the_script(queue, lease, node, scripts=1)
