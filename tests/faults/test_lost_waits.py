@@ -22,8 +22,8 @@ KINDS = ("claim", "claim by name", "claim_next")
 def wait_for_work(world: World, wire: Proxy, kind: str) -> tuple[Any, Future[Any]]:
     """Return an undisturbed queue, and a claim of that kind that waits through the proxy."""
     calm, queue = world.queue(), world.queue(config=LeasedConfig(history=False), settings=wire.url)  # sends no flush
-    calm.publish("before")
-    lease = calm.claim()
+    calm.publish_many(["before"] * 2)
+    lease = calm.claim_next(ack=calm.claim())  # so that the server knows the scripts
     if kind == "claim_next":
         return calm, world.in_background(queue.claim_next, ack=lease, wait=60)
     calm.ack(lease)
