@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import multiprocessing
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import redis
 from rmq_core import LeasedQueue
 from tests.core.leases import key
 from tests.faults import tally
+from tests.faults.crew import WARM
 from tests.faults.patience import PATIENCE_S
 from tests.faults.report import Figure, page
 from tests.faults.victim import CONFIG, main
@@ -23,8 +23,6 @@ from tests.servers import Server
 ALIKE = pytest.mark.nightly(
     "faults/test_crash_loop.py::test_a_crash_loop_of_anonymous_claims_ends_with_one_dead_letter"
 )
-WARM = multiprocessing.get_context("forkserver")
-WARM.set_forkserver_preload(["tests.faults.victim", "rmq_core.exchange.sync", "rmq_core.leased.queue"])
 PAYLOADS = [f"good {number}" for number in range(30)]
 PAGE = page(
     "isolation",
