@@ -31,7 +31,7 @@ def create_app(host: Host) -> FastAPI:
     identified = [Depends(host.access.identify)]
     app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, dependencies=identified)
     app.state.host = host
-    for router in (page, queries.router, changes.router, changes.router, searches.router, searches.history_router):
+    for router in (page, queries.router, changes.router, searches.router, searches.history_router):
         app.include_router(router)
     app.middleware("http")(_keep_nothing)
     answer_errors(app)
