@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from rmq_console import create_app
 from rmq_core import LeasedConfig, LeasedQueue
@@ -25,15 +26,23 @@ def queue(redis_url: str) -> Iterator[LeasedQueue]:
         yield opened
 
 
-@pytest.fixture
-def audit() -> Kept:
-    return Kept()
+@pytest.fixture(scope="package")
+def console(any_server_url: str) -> tuple[FastAPI, Kept]:
+    """The console, and its audit log."""
+    kept = Kept()
+    return create_app(make_host(any_server_url, kept)), kept
 
 
 @pytest.fixture
-async def asking(redis_url: str, audit: Kept) -> AsyncIterator[Asking]:
+def audit(console: tuple[FastAPI, Kept]) -> Kept:
+    console[1].lines.clear()
+    return console[1]
+
+
+@pytest.fixture
+async def asking(redis_url: str, audit: Kept, console: tuple[FastAPI, Kept]) -> AsyncIterator[Asking]:
     """Make HTTP clients: `asking("viewer")` is a user with that right, `asking()` is nobody."""
-    app = create_app(make_host(redis_url, audit))
+    app = console[0]
     opened: list[httpx.AsyncClient] = []
 
     def ask(user: str | None = None, **headers: str) -> httpx.AsyncClient:

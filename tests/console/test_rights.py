@@ -158,9 +158,9 @@ async def test_a_change_is_written_to_the_audit_log_before_and_after(
 
 
 async def test_a_change_that_cannot_be_audited_is_not_made(
-    page: httpx.AsyncClient, scene: LeasedQueue, audit: Kept
+    page: httpx.AsyncClient, scene: LeasedQueue, audit: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    audit.broken = True
+    monkeypatch.setattr(audit, "broken", True)
     before = scene.stats()
     for part in CHANGES:
         assert (await page.post(f"{API}/{part}", json=wished(part))).status_code == 500, part
