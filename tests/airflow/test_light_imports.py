@@ -17,9 +17,10 @@ MODULES = [
 ]
 LATER = {f"rmq_core.{name}" for name in (*DISCIPLINES, "redis_message_queue", "embedded")} - {"rmq_core.leased"}
 LOOK = """
-import importlib, json, os, sys
+import gc, importlib, json, os, sys
 import airflow.providers.apache.spark.operators.spark_submit, airflow.providers.common.compat.sdk  # slow, and not ours
 from airflow.sdk import BaseOperator, BaseSensorOperator
+gc.disable()  # it would look through all of Airflow again in each process
 for module in sys.argv[1:]:
     if child := os.fork():
         os.waitpid(child, 0)
