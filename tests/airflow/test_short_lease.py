@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import runpy
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,7 +16,7 @@ from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.retries import ShortLeaseWarning
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_core import LeasedConfig
-from tests.airflow.home import DAGS, EXAMPLES, ROOT
+from tests.airflow.home import EXAMPLES
 
 Make = Callable[..., object]
 
@@ -80,15 +78,13 @@ def test_an_endless_lease_or_one_that_only_the_connection_sets_raises_no_warning
         redis_queue_task(work, queue="q", retries=1)()
 
 
-def test_the_example_dags_leave_time_for_their_retries() -> None:
+def test_the_example_dags_leave_time_for_their_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mapped tasks are created in their worker, so their mapped arguments are checked separately."""
-    code = "import runpy, sys; [runpy.run_path(example) for example in sys.argv[1:]]"
     examples = sorted(map(str, EXAMPLES.glob("*airflow*.py")))
     assert len(examples) > 5
-    paths = os.pathsep.join([str(ROOT), str(EXAMPLES), str(DAGS)])
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONWARNINGS": "always"}
-    result = subprocess.run(
-        [sys.executable, "-c", code, *examples], check=False, capture_output=True, text=True, env=environment
-    )
-    assert result.returncode == 0, result.stderr
-    assert "ShortLeaseWarning" not in result.stderr
+    monkeypatch.syspath_prepend(EXAMPLES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", ShortLeaseWarning)
+        for example in examples:
+            runpy.run_path(example)
