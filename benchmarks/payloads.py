@@ -1,4 +1,4 @@
-"""The payloads of the benchmarks: texts of 190 bytes, never the same twice."""
+"""The payloads of the benchmarks: texts, of 190 bytes unless stated, never the same twice."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ SIZE = 190
 _numbers = itertools.count()
 
 
-def payloads(count: int) -> list[str]:
+def payloads(count: int, size: int = SIZE) -> list[str]:
     """Return `count` texts that this process has not sent before."""
-    return [f"{next(_numbers):010}".ljust(SIZE, "x") for _ in range(count)]
+    return [f"{next(_numbers):010}".ljust(size, "x") for _ in range(count)]

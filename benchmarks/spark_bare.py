@@ -16,14 +16,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from benchmarks.local_spark import THREADS
-from benchmarks.payloads import SIZE
 from rmq_spark.read.lease import FETCH
 from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch
 
-VALUES = {
-    "string": "0123456789abcdef-1f4", "binary": b"x" * SIZE, "map": {}, "integer": 1, "timestamp": 0,
-}  # fmt: skip
-"""By the name of a Spark type: the value in each row of the source."""
+VALUES = {"string": "0123456789abcdef-1f4", "map": {}, "integer": 1, "timestamp": 0}
+"""By the name of a Spark type: the value in each row of the source. The payload has the size that it is asked for."""
 
 
 def register(spark: Any) -> tuple[str, str]:
@@ -41,7 +38,7 @@ class Rows(InputPartition):  # type: ignore[misc]
 
 
 class Repeating(DataSource):  # type: ignore[misc]
-    """As many rows of RMQ's columns as the option `rows` says."""
+    """As many rows of RMQ's columns as the option `rows` says, with payloads of `size` bytes."""
 
     @classmethod
     def name(cls) -> str:
@@ -51,14 +48,14 @@ class Repeating(DataSource):  # type: ignore[misc]
         return MESSAGE_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return RepeatingReader(schema, int(self.options["rows"]))
+        return RepeatingReader(schema, int(self.options["rows"]), int(self.options["size"]))
 
 
 class RepeatingReader(DataSourceReader):  # type: ignore[misc]
     """Yields one batch again and again."""
 
-    def __init__(self, schema: StructType, rows: int) -> None:
-        self.schema, self.rows = schema, rows
+    def __init__(self, schema: StructType, rows: int, size: int) -> None:
+        self.schema, self.rows, self.values = schema, rows, {**VALUES, "binary": b"x" * size}
 
     def partitions(self) -> list[Rows]:
         return [Rows(self.rows // THREADS) for _ in range(THREADS)]
@@ -68,7 +65,7 @@ class RepeatingReader(DataSourceReader):  # type: ignore[misc]
         from pyspark.sql.pandas.types import to_arrow_schema
 
         arrow = to_arrow_schema(self.schema, timezone="UTC")
-        values = [VALUES[field.dataType.typeName()] for field in self.schema]
+        values = [self.values[field.dataType.typeName()] for field in self.schema]
         columns = [pa.array([value] * FETCH, each.type) for value, each in zip(values, arrow, strict=True)]
         batch = pa.RecordBatch.from_arrays(columns, schema=arrow)
         for at in range(0, partition.count, FETCH):
