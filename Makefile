@@ -94,7 +94,7 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 # Without Airflow and Dagster, which exclude newer versions of FastAPI and of Python than others do, PostgreSQL, a browser.
 newest: $(BIN)/uv ## core, command line and `rmq serve` with the newest of all they require, without constraints
 	uv venv --quiet --clear --python $(BIN)/python build/newest
-	uv pip install --quiet --upgrade --python build/newest/bin/python --editable '.[embedded,jobs,otel,serve]' \
+	uv pip install --quiet --upgrade --python build/newest/bin/python --editable '.[arrow,embedded,jobs,otel,serve]' \
 		'fakeredis[lua]' httpx hypothesis jsonschema opentelemetry-sdk pytest pytest-asyncio pytest-rerunfailures pytest-xdist pyyaml
 	build/newest/bin/python -m tests.servers 7.0
 	build/newest/bin/python -m pytest tests/core -n 2 --hypothesis-profile=ci --product=one --servers=embedded \

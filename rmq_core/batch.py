@@ -80,7 +80,7 @@ class BatchBase(Generic[Q]):
 
     def _split(self, messages: Sequence[Message], schema: pa.Schema) -> JsonTables:
         arrow = arrow_columns()
-        tables: JsonTables = arrow.split_json(arrow.messages_of(messages, self.queue.name), schema)
+        tables: JsonTables = arrow.split_json(arrow.table_of([arrow.messages_of(messages, self.queue.name)]), schema)
         return tables
 
     # Each count changes after its settlement: `self.acked += await ...` would lose what other tasks count meanwhile.

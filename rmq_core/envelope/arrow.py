@@ -6,7 +6,7 @@ this module when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from rmq_core.envelope.codec import MESSAGE_FIELDS, Columns, Message, chunks, columns_of, header_items, header_texts
+from rmq_core.envelope.codec import MESSAGE_FIELDS, Columns, Message, chunks, header_items, header_texts, message_of
 from rmq_core.envelope.payloads import KINDS
-from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
+from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError, UnknownPayloadKind
 
 _TEXTS = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
 _TYPES = {str: pa.string(), int: pa.int32(), datetime: pa.timestamp("us", "UTC")}
 _FIELDS = {"message_id" if field.name == "id" else field.name: field for field in MESSAGE_FIELDS}
+_STORED = {str: pa.binary(), datetime: pa.timestamp("ms", "UTC")}
 _PLAIN = [(name, _TYPES[field.type]) for name, field in _FIELDS.items()]
 SCHEMA = pa.schema(
     [
@@ -49,8 +50,13 @@ def batch_of(
 
     Raises MalformedMessage and UnknownPayloadKind. All are split together, or one by one if one of them is unusual.
     """
-    found = _split(envelopes, indexes, delivered) or columns_of(envelopes, indexes, delivered)
-    return _batch(found, lease_id, queue)
+    if found := _split(envelopes, indexes, delivered):
+        return _batch(found, lease_id, queue)
+    messages = [message_of(each, at, lease_id, delivered) for each, at in zip(envelopes, indexes, strict=True)]
+    for message in messages:
+        if message.kind not in KINDS:  # a table does not show it
+            raise UnknownPayloadKind(message.kind)
+    return messages_of(messages, queue)
 
 
 def table_of(batches: Iterable[pa.RecordBatch]) -> pa.Table:
@@ -58,10 +64,10 @@ def table_of(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches, SCHEMA)
 
 
-def messages_of(messages: Sequence[Message], queue: str) -> pa.Table:
+def messages_of(messages: Sequence[Message], queue: str) -> pa.RecordBatch:
     """Return decoded messages of one lease as columns."""
     headers = [list(header_texts(message.headers.items())) for message in messages]
-    own = {name: _column([field.of(message) for message in messages], name) for name, field in _FIELDS.items()}
+    own = {name: _column(map(field.of, messages), name) for name, field in _FIELDS.items()}
     rest = {
         "payload": pa.array([message.raw for message in messages], pa.binary()),
         "headers": pa.array(headers, _TEXTS),
@@ -69,7 +75,7 @@ def messages_of(messages: Sequence[Message], queue: str) -> pa.Table:
         "lease": pa.array([message.lease_id for message in messages], pa.string()),
         "queue": pa.repeat(queue, len(messages)),
     }
-    return pa.table([(own | rest)[name] for name in SCHEMA.names], schema=SCHEMA)
+    return _in_order(own | rest)
 
 
 def payloads_in(given: Any, most: int) -> Iterator[pa.Array]:
@@ -112,8 +118,17 @@ def packed(payloads: pa.Array, ids: Sequence[str], headers: bytes, stamp: bytes,
     return joined.buffers()[2]
 
 
-def _column(values: Any, name: str) -> pa.Array:
-    return pa.array(values, SCHEMA.field(name).type)
+def _in_order(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _column(values: Iterable[Any], name: str, stored: pa.DataType | None = None) -> pa.Array:
+    """Return values as a column; `stored` is their type if it is another one."""
+    kind = SCHEMA.field(name).type
+    try:
+        return pa.array(values, stored or kind).cast(kind)  # checks UTF-8 without a str for each
+    except (ValueError, OverflowError) as error:
+        raise MalformedMessage(f"a stored entry has a {name} that cannot be a column: {error}") from error
 
 
 def _batch(found: Columns, lease_id: str, queue: str) -> pa.RecordBatch:
@@ -121,7 +136,7 @@ def _batch(found: Columns, lease_id: str, queue: str) -> pa.RecordBatch:
     headers: Any = pa.array(found.headers, pa.binary())
     if any(field.header for field in MESSAGE_FIELDS):
         found = found._replace(headers=headers.to_pylist())
-    own = {name: _plain(field.values(found), name) for name, field in _FIELDS.items()}
+    own = {name: _column(field.values(found), name, _STORED.get(field.type)) for name, field in _FIELDS.items()}
     rest = {
         "payload": pa.array(found.payloads, pa.binary()),
         "headers": _maps(headers),
@@ -129,23 +144,13 @@ def _batch(found: Columns, lease_id: str, queue: str) -> pa.RecordBatch:
         "lease": pa.repeat(lease_id, rows),
         "queue": pa.repeat(queue, rows),
     }
-    return pa.RecordBatch.from_arrays([(own | rest)[name] for name in SCHEMA.names], schema=SCHEMA)
+    return _in_order(own | rest)
 
 
 def _numpy(indexes: Sequence[int]) -> Any:
     if isinstance(indexes, range):
         return np.arange(indexes.start, indexes.stop, dtype=np.int64)
     return np.array(indexes, np.int64)
-
-
-def _plain(values: Any, name: str) -> pa.Array:
-    """Return stored values: texts in UTF-8, times in milliseconds."""
-    kind = SCHEMA.field(name).type
-    stored = {pa.string(): pa.binary(), pa.int32(): pa.int32()}.get(kind, pa.timestamp("ms", "UTC"))
-    try:
-        return pa.array(values, stored).cast(kind)  # checks UTF-8 without a str for each
-    except (pa.ArrowInvalid, OverflowError) as error:
-        raise MalformedMessage(f"a stored entry has a {name} that cannot be a column: {error}") from error
 
 
 def _maps(headers: pa.Array) -> pa.Array:

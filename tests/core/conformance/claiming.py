@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, LeaseLost, RedisMessageQueueError
-from rmq_core.envelope.codec import columns_of
+from rmq_core.envelope.arrow import batch_of
 from rmq_core.messages import MESSAGE_FIELDS
 from tests.core.conformance.kits import LONG_S, SHORT_S
 from tests.core.conformance.promises import promise, promise_of, refused
@@ -18,11 +18,6 @@ from tests.core.conformance.subject import Subject
 from tests.core.leases import PATIENCE_S, woken_soon
 
 LARGE = 4100
-AS_TOLD: dict[type, Callable[[Any], Any]] = {
-    str: bytes.decode,
-    int: int,
-    datetime: lambda at_ms: datetime.fromtimestamp(at_ms / 1000, UTC),
-}
 """Return the value of a column as a message has it."""
 
 
@@ -41,10 +36,9 @@ def a_claim_and_a_read_of_columns_return_each_field_of_a_message(subject: Subjec
     assert {field.name: type(field.of(message)) for field in MESSAGE_FIELDS} == {
         field.name: field.type for field in MESSAGE_FIELDS
     }
-    columns = columns_of(lease.envelopes, [0], lease.takeovers + 1)
+    (row,) = batch_of(lease.envelopes, [0], lease.takeovers + 1, lease.id, "q").to_pylist()
     for field in MESSAGE_FIELDS:
-        (stored,) = field.values(columns)
-        assert field.of(message) == AS_TOLD[field.type](stored)
+        assert field.of(message) == row["message_id" if field.name == "id" else field.name]
 
 
 @promise

@@ -1,4 +1,4 @@
-"""Messages as columns of Arrow: what `columns_of` and `message_of` say of each one, and its errors."""
+"""Messages as columns of Arrow: what `message_of` says of each one, and its errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_columns_contain_the_same_values_as_single_messages(seed: int) -> None:
     batch = batch_of(envelopes, indexes, 2, "job", "q")
     assert batch.to_pylist() == list(map(row_of, messages))
     batch.validate(full=True)
-    assert messages_of(messages, "q").equals(table_of([batch]))
+    assert messages_of(messages, "q").equals(batch)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import rmq_core
 from rmq_cli.consume import environment
 from rmq_core import Message
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import Columns, HeaderFields, body, columns_of, message_of
+from rmq_core.envelope.codec import Columns, HeaderFields, body, message_of
 from rmq_core.envelope.payloads import encode_headers
 from rmq_core.messages import MESSAGE_FIELDS, MessageField
 
@@ -76,7 +76,7 @@ def test_a_field_of_a_header_is_its_text_in_messages_and_in_columns() -> None:
     envelopes = [b"0 1500 0 " + body("id-1", "s", b"text", headers) for headers in stored]
     expected = ["", "", "acme", "Zoë", "", "?"]
     assert [tenant.of(message_of(envelope)) for envelope in envelopes] == expected
-    columns = columns_of(envelopes, range(len(envelopes)), 1)
+    columns = Columns([], [], stored, [], [], [])
     assert [value.decode() for value in tenant.values(columns)] == expected
 
 
