@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import ArrowData, Payload, arrow_columns, chunks, new_id, new_ids, nonce
@@ -189,13 +189,10 @@ def publish_many(
     counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay changes.
     """
     tally = _Tally(engine, headers)
-    many, pieces = _pieces(engine, payloads)
-    chunks = chunks_of(engine, pieces, dedup_key, delay, headers, tally.clock)
-    if not engine.registered:
-        engine.registered = yield from register(engine.name, DISCIPLINE)
     try:
-        if many and delay is None and engine.config.overflow != Overflow.DROP_OLDEST:
-            yield from _set(tally.clock, engine, dedup_key)
+        chunks = yield from _encoding(engine, payloads, dedup_key, delay, headers, tally.clock)
+        if not engine.registered:
+            engine.registered = yield from register(engine.name, DISCIPLINE)
         while window := list(itertools.islice(chunks, _WINDOW)):
             yield from _send(engine, window, tally)
     except RedisMessageQueueError as error:
@@ -204,42 +201,41 @@ def publish_many(
     return tally.report()
 
 
-def _pieces(engine: LeasedEngine, payloads: Iterable[Payload | NewMessage] | ArrowData) -> tuple[bool, Iterator[Any]]:
-    """Return whether there are many payloads, and the payloads in lists, or arrays of Arrow, of at most a chunk."""
-    most, given = engine.config.max_ready or _COLUMN, cast("Any", payloads)
-    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
-        pieces: Iterator[Any] = arrow_columns().payloads_in(given, min(most, _COLUMN))
-    else:
-        rest = iter(given)
-        pieces = iter(lambda: list(itertools.islice(rest, min(most, _CHUNK))), [])
-    first = list(itertools.islice(pieces, 1))
-    return bool(first) and len(first[0]) >= _MANY, itertools.chain(first, pieces)
-
-
-def _set(clock: ServerClock, engine: LeasedEngine, dedup_key: DedupKey | None) -> Exchange[None]:
-    """Ask for the server's time, in a transaction, unless messages are deduplicated."""
-    if dedup_key is None and not deduplicates(engine):
-        with suppress(ScriptFailed):  # the user may use no transactions
-            clock.take((yield script("leased/now", engine.keys)._replace(appended=Appended(engine.keys.ready))))
-            clock.appends = _LATE
-
-
-def chunks_of(
+def _encoding(
     engine: LeasedEngine,
-    pieces: Iterator[Any],
+    payloads: Iterable[Payload | NewMessage] | ArrowData,
     dedup_key: DedupKey | None,
     delay: timedelta | float | None,
     headers: Mapping[str, str] | None,
     clock: ServerClock,
     divide: Divide | None = None,
-) -> Iterator[Chunk]:
-    """Lazily encode pieces of messages into chunks, in order; `divide` splits mixed ones."""
+) -> Exchange[Iterator[Chunk]]:
+    """Return an iterator that encodes messages into chunks, in order; `divide` splits mixed ones.
+
+    Asks for the server's time, in a transaction, if there are many that RPUSH may append.
+    """
     if dedup_key is not None and not callable(dedup_key):
         raise PayloadError(
             "dedup_key must be a callable for publish_many and stage: with one key, all but one are duplicates"
         )
-    shared = encode_headers(headers), delay_in_ms(delay)
-    return _chunks(engine, pieces, dedup_key, shared, clock, divide or _divided)
+    config, shared = engine.config, (encode_headers(headers), delay_in_ms(delay))
+    pieces = _pieces(payloads, config.max_ready or _COLUMN)
+    first = list(itertools.islice(pieces, 1))
+    plain = dedup_key is None and delay is None and not deduplicates(engine) and config.overflow != Overflow.DROP_OLDEST
+    if plain and first and len(first[0]) >= _MANY:
+        with suppress(ScriptFailed):  # the user may use no transactions
+            clock.take((yield script("leased/now", engine.keys)._replace(appended=Appended(engine.keys.ready))))
+            clock.appends = _LATE
+    return _chunks(engine, itertools.chain(first, pieces), dedup_key, shared, clock, divide or _divided)
+
+
+def _pieces(payloads: Any, most: int) -> Iterator[Any]:
+    """Return payloads in lists of at most `most` and a chunk, or in arrays of Arrow."""
+    if hasattr(payloads, "__arrow_c_stream__") or hasattr(payloads, "__arrow_c_array__"):
+        arrays: Iterator[Any] = arrow_columns().payloads_in(payloads, min(most, _COLUMN))
+        return arrays
+    rest = iter(payloads)
+    return iter(lambda: list(itertools.islice(rest, min(most, _CHUNK))), [])
 
 
 def _chunks(
@@ -484,11 +480,8 @@ def stage(
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
     clock, count, plain = ServerClock(), 0, True
-    many, pieces = _pieces(engine, payloads)
-    parts = chunks_of(engine, pieces, dedup_key, None, headers, clock, _set_aside)
+    parts = yield from _encoding(engine, payloads, dedup_key, None, headers, clock, _set_aside)
     try:
-        if many:
-            yield from _set(clock, engine, dedup_key)
         while window := list(itertools.islice(parts, _STAGED_WINDOW)):
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)
             count += yield from _push(engine, Stage(stage_id, count, plain), window, clock, keep_ms)
