@@ -1,7 +1,7 @@
 -- Nacks or releases the newest messages of a lease. Nacked messages count a delivery and go to ready, to an
 -- isolated group, to delayed or to the dead letters; released messages return to where they came from.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
--- ARGV: seq  slot_ttl_ms  lease_id  token  verb, nack or release  delays, of waits.lua  reason
+-- ARGV: seq  slot_ttl_ms  lease_id  token  verb, nack or release  delays, of nack_delays.lua  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
 --       channel, of notifications
 -- Reply: 'returned <count> <messages left in the lease> [<dead ids>]' and trimmed ones, 'lost' or 'superseded'.

@@ -2,7 +2,7 @@
 -- unless the caller only joined the lease and does not hold it.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
 --       done  completed
--- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delays, of waits.lua  reason
+-- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delays, of nack_delays.lua  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
 --       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  channel, of notifications
 --       holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first

@@ -215,7 +215,7 @@ def _index(lease: Lease, message: Message | MessageRef) -> int:
 
 
 def _delays(engine: LeasedEngine, lease: Lease, delay: timedelta | float | None) -> str:
-    """Return how long nacked messages wait, as the scripts take it (see leased/include/waits.lua).
+    """Return how long nacked messages wait, as the scripts take it (see leased/include/nack_delays.lua).
 
     The scripts look up each message by its own deliveries, so the range covers those that are in memory. Where the
     messages are not, it covers the first 64; a message with more waits like one with 64.

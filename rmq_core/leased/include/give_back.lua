@@ -3,10 +3,10 @@
 -- indexes. how: add (deliveries to count), group (number of the isolated group that they return to, or that they now
 -- form; 0 for none); for a failure also entry (a line of history without its line end), max_deliveries, max_dead,
 -- failed_cap, together (how many messages failed at once), shared (deliveries for which no single message is to blame),
--- waits (see waits.lua; nil if all are ready at once) and now, in ms. size: how many messages the lease has;
+-- waits (see nack_delays.lua; nil if all are ready at once) and now, in ms. size: how many messages the lease has;
 -- settled: whether some were settled before. Sets how.soonest: when the first of them is ready again, 0 for now.
 -- include: envelope
--- include: waits
+-- include: nack_delays
 -- include: mark
 -- include: set_delayed
 -- include: trimmed
