@@ -4,7 +4,7 @@
 -- Reply: {ready with the isolated ones, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids,
 --   isolated groups: {<messages>, <how many of them a claim may take>, ...}, 1 if paused, else 0, fence or ''}.
 -- include: clock
--- include: expired
+-- include: list_expired
 local now, waiting = clock(), redis.call('LLEN', ready)
 local late = expired(leases, now)
 local paused, fenced = redis.call('ZSCORE', waiters, '=') and 1 or 0, redis.call('GET', fence) or ''

@@ -12,7 +12,7 @@
 --   4,000 messages returns them only if they are isolated.
 -- include: clock
 -- include: replay
--- include: expired
+-- include: list_expired
 -- include: hold
 local earlier = replay()
 if earlier then return {earlier, expired(leases, clock()), {}} end

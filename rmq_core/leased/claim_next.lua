@@ -8,7 +8,7 @@
 --   number acked, 'empty <acked>', 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: expired
+-- include: list_expired
 -- include: hold
 local earlier = replay()
 if earlier then return {earlier, expired(leases, clock()), {}} end
