@@ -16,7 +16,7 @@ if redis.call('EXISTS', delayed) == 0 then
   return {waiting, first and string.match(first, '^%d+ (%d+) ') or '', now, due ~= 'inf' and due or '', late, {}, paused, fenced}
 end
 -- include: mark
--- include: isolated
+-- include: next_isolated
 -- include: oldest
 -- include: promote
 -- include: next_due

@@ -3,7 +3,7 @@
 -- ARGV: offset:number, how many to skip  most:number, how many to show  kind, 'list', or of the sorted set of delayed
 --         messages 'delayed', those that have a due time, or 'isolated', the others in the order of claiming
 -- Reply: {entries in all, entries, their due times, which only delayed ones have}.
--- include: isolated
+-- include: next_isolated
 local found, due, bytes = {}, {}, 0
 local isolated = kind == 'list' and 0 or isolated_in(key)
 local rest = kind == 'list' and redis.call('LLEN', key) or redis.call('ZCARD', key) - isolated

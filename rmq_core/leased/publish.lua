@@ -54,7 +54,7 @@ local dropped, isolated = 0, 0
 if max_ready > 0 and #fresh > 0 then
   local room = max_ready - redis.call('LLEN', ready) - redis.call('ZCARD', delayed)
   if room < #fresh then
-    isolated = redis.call('ZCOUNT', delayed, '-inf', '(0') -- these are ready as well, see isolated.lua
+    isolated = redis.call('ZCOUNT', delayed, '-inf', '(0') -- these are ready as well, see next_isolated.lua
     if drop_oldest ~= '1' or #fresh - room > redis.call('LLEN', ready) + isolated then return refuse('full ' .. now) end
     dropped = #fresh - room
   end

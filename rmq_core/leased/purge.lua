@@ -4,7 +4,7 @@
 --         isolated, one half of the sorted set `key`; ready, the list `key` and the isolated messages in `delayed`
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: replay
--- include: isolated
+-- include: next_isolated
 local earlier = replay()
 if earlier then return earlier end
 local removed = 0

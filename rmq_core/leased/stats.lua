@@ -4,7 +4,7 @@
 -- Reply: {ready with the isolated ones, delayed, leases, dead, paused, oldest enqueued ms or '', now ms, lease ids,
 --   isolated}.
 -- include: clock
--- include: isolated
+-- include: next_isolated
 -- include: oldest
 local isolated = isolated_in(delayed)
 return {redis.call('LLEN', ready) + isolated, redis.call('ZCARD', delayed) - isolated, redis.call('ZCARD', leases),

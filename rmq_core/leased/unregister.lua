@@ -3,7 +3,7 @@
 --         cluster, where it is in another slot
 -- ARGV: name
 -- Reply: {ready, isolated, delayed, leases, dead, completed, failed}: how many there are of each.
--- include: isolated
+-- include: next_isolated
 local isolated = isolated_in(delayed)
 local held = {redis.call('LLEN', ready), isolated, redis.call('ZCARD', delayed) - isolated, redis.call('ZCARD', leases),
               redis.call('LLEN', dead), redis.call('LLEN', completed), redis.call('LLEN', failed)}

@@ -6,7 +6,7 @@
 --       marks..., lines without their time; further lines of a mark are entries for the journal, if there is one
 -- Reply: 'counted' or 'counted before'.
 -- include: clock
--- include: isolated
+-- include: next_isolated
 -- include: group
 -- include: jobs_entry
 -- include: oldest

@@ -1,7 +1,7 @@
 -- Returns when the message that is claimed next was enqueued, '' without messages. If both ready and isolated messages
 -- wait, it is the earlier of the two times.
 -- include: envelope
--- include: isolated
+-- include: next_isolated
 local function oldest(ready, delayed, isolated)
   local first, apart = redis.call('LINDEX', ready, 0), isolated > 0 and next_isolated(delayed, '(0')
   local a = first and enqueued(first)

@@ -8,29 +8,13 @@
 -- include: envelope
 -- include: nack_delays
 -- include: mark
+-- include: halving
 -- include: set_delayed
 -- include: trimmed
 -- include: fitting
 local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
   return byte ~= nil and math.floor(byte / 2 ^ (7 - index % 8)) % 2 == 1
-end
--- Returns the result of a failure for messages with this mark (see mark.lua): the new line of history, the group, and
--- how many deliveries they are not blamed for. Most messages of a lease share one mark. The first joint failure
--- isolates nothing, because usually the worker caused it.
-local function blamed(mark, how)
-  local failures, group, most, shared = 0, 0, 0, 0
-  if mark then failures, group, most, shared = string.match(mark, '(%d+) (%d+) (%d+) (%d+)') end
-  failures, group, shared = tonumber(failures), tonumber(group), shared + how.shared
-  if how.together > 1 then
-    failures = failures + 1
-    if failures > 1 then group, most = how.group, math.ceil(how.together / 2) end
-  elseif group > 0 then
-    group, most = how.group, 1
-  end
-  local text = ''
-  if failures > 0 or shared > 0 then text = '\31' .. failures .. ' ' .. group .. ' ' .. most .. ' ' .. shared end
-  return {line = how.entry .. text .. '\n', group = group, shared = shared}
 end
 -- Counts a failed delivery. Returns the envelope, its isolated group or 0, whether the message becomes a dead letter,
 -- and when it is ready again, nil for now. Only deliveries that the message is blamed for make it a dead letter, unless

@@ -3,7 +3,7 @@
 -- include: notify
 -- include: timer
 -- include: mark
--- include: isolated
+-- include: next_isolated
 -- include: open_ready
 -- include: turns
 local function open_isolated(k, o, now)

@@ -1,7 +1,7 @@
 -- Moves messages whose delay is over to ready, or to their isolated group, at most 1,000 at a time. Returns how many
 -- messages are ready now, and how many are isolated.
 -- include: mark
--- include: isolated
+-- include: next_isolated
 local function promote(delayed, ready, now)
   local size = redis.call('LLEN', ready) -- refuses a wrong type before anything is written
   if redis.call('ZCARD', delayed) == 0 then return size, 0 end
