@@ -15,7 +15,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.leased import claiming, inspecting, reclaiming, settling
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease, envelope_of
-from rmq_core.redis_message_queue.keys import QueuePart
+from rmq_core.redis_message_queue.part_names import QueuePart
 from rmq_core.redis_message_queue.stored import Grant
 from rmq_core.running import reason_of
 

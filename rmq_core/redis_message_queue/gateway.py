@@ -40,7 +40,7 @@ from rmq_core.redis_message_queue.config import (
     in_redis_terms,
     retries,
 )
-from rmq_core.redis_message_queue.keys import QueuePart, place
+from rmq_core.redis_message_queue.part_names import QueuePart, place
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData, held, lease_of, token_text
 
 S = TypeVar("S")

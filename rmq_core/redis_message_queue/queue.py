@@ -17,7 +17,7 @@ from rmq_core.redis_message_queue.config import PayloadRules
 from rmq_core.redis_message_queue.consuming import LEFT_ALONE, NotAcknowledged, claim, fail, succeed
 from rmq_core.redis_message_queue.gateway import BLOCKING, Gateway, IoMode, RedisGatewayBase, Stateful
 from rmq_core.redis_message_queue.heartbeat import Heartbeats, LeaseHeartbeat
-from rmq_core.redis_message_queue.keys import SEPARATOR, QueueKeyManager
+from rmq_core.redis_message_queue.part_names import SEPARATOR, QueueKeyManager
 from rmq_core.redis_message_queue.publishing import drain, peek, publish, purge, redrive_dead_letters, stats
 from rmq_core.redis_message_queue.state import QueueState
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData

@@ -21,7 +21,7 @@ from rmq_core.messages import Lease
 from rmq_core.redis_message_queue import config
 from rmq_core.redis_message_queue.config import Deduplication, EventOperation, HeartbeatSettings, Logs, PayloadRules
 from rmq_core.redis_message_queue.gateway import Channel, IoMode, RedisGatewayBase, giving_up
-from rmq_core.redis_message_queue.keys import QueueKeyManager
+from rmq_core.redis_message_queue.part_names import QueueKeyManager
 from rmq_core.redis_message_queue.stored import ClaimedMessage, MessageData, Received
 from rmq_core.twin import awaited
 

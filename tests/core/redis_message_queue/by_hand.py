@@ -8,7 +8,7 @@ from typing import Any
 from rmq_core.events import QueueEvent
 from rmq_core.redis_message_queue.config import Deduplication, HeartbeatSettings, Logs, PayloadRules, digest_of_content
 from rmq_core.redis_message_queue.gateway import BLOCKING, IoMode
-from rmq_core.redis_message_queue.keys import QueueKeyManager
+from rmq_core.redis_message_queue.part_names import QueueKeyManager
 from rmq_core.redis_message_queue.state import QueueState
 from rmq_core.redis_message_queue.stored import ClaimedMessage
 from rmq_core.twin import stepped

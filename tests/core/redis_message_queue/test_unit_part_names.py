@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_core.errors import ConfigurationError
-from rmq_core.redis_message_queue.keys import QueueKeyManager, QueuePart, engine_name, place
+from rmq_core.redis_message_queue.part_names import QueueKeyManager, QueuePart, engine_name, place
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\0", "a::b"])
