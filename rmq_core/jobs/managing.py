@@ -17,6 +17,7 @@ from rmq_core.jobs.job import check_id
 from rmq_core.jobs.publishing import job_digest
 from rmq_core.jobs.state import GROUP, JobsEngine, prepare, refused
 from rmq_core.jobs.transfer import STATES, export_page
+from rmq_core.kernel.dead_reasons import reasons_in
 from rmq_core.kernel.selecting import (
     Changes,
     Place,
@@ -25,7 +26,6 @@ from rmq_core.kernel.selecting import (
     discard_chosen,
     drop_chosen,
     id_of,
-    reasons_in,
     redrive_all,
     search_pages,
 )

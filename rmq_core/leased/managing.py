@@ -15,6 +15,7 @@ from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, Script
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, number_after
 from rmq_core.exchange.scripts import script
+from rmq_core.kernel.dead_reasons import reasons_in
 from rmq_core.kernel.keys import QUEUES, UNHELD, check_name
 from rmq_core.kernel.selecting import (
     Changes,
@@ -28,7 +29,6 @@ from rmq_core.kernel.selecting import (
     found_in,
     number_in,
     position_of,
-    reasons_in,
     redrive_all,
     wanted_ids,
 )
