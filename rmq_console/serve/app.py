@@ -25,7 +25,6 @@ from rmq_console.serve.access import (
     AnyoneHere,
     ByProxy,
     ByToken,
-    FailedTries,
     Proxies,
     Recognition,
     ServeAccess,
@@ -37,6 +36,7 @@ from rmq_console.serve.guard import Guard, Patient
 from rmq_console.serve.links import Links
 from rmq_console.serve.metrics import Scrapes
 from rmq_console.serve.probes import for_users, open_to_all
+from rmq_console.serve.rate_limit import FailedTries
 from rmq_console.serve.reading import ConsumerSettings, QueueReader
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError

@@ -13,9 +13,10 @@ import httpx
 import pytest
 from starlette.routing import Mount, Route
 
-from rmq_console.serve.access import COOKIE, MOST
+from rmq_console.serve.access import COOKIE
 from rmq_console.serve.app import PLACE, ServeOptions
 from rmq_console.serve.guard import LARGEST_BODY
+from rmq_console.serve.rate_limit import MOST
 from rmq_core import ConfigurationError, LeasedQueue, Match, RedisSettings
 from tests.console.serve.conftest import FROM_PAGE, QUEUE, Served
 from tests.servers.process import Server

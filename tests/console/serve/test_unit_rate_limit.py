@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_console.serve.access import ADDRESSES, MOST, WINDOW_S, FailedTries
+from rmq_console.serve.rate_limit import ADDRESSES, MOST, WINDOW_S, FailedTries
 
 
 class Watch:
