@@ -5,8 +5,8 @@ from __future__ import annotations
 from rmq_core.jobs.config import JobsConfig, WorkerConfig
 from rmq_core.jobs.job import Job
 from rmq_core.jobs.publishing import NewJob
+from rmq_core.jobs.repeating import Cron, Every, Missed, Repeat, RepeatableJob
 from rmq_core.jobs.results import JobEvent, JobResult
-from rmq_core.jobs.schedule import Cron, Every, Missed, Repeat, RepeatableJob
 
 __all__ = [
     "Cron", "Every", "Job", "JobEvent", "JobResult", "JobsConfig", "Missed", "NewJob", "Repeat", "RepeatableJob",

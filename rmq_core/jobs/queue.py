@@ -7,7 +7,7 @@ from typing import Any
 
 from rmq_core.admin.history import Recorded
 from rmq_core.admin.verbs import Admin
-from rmq_core.jobs import claiming, inspecting, managing, publishing, reclaiming, results, schedule, settling, transfer
+from rmq_core.jobs import claiming, inspecting, managing, publishing, reclaiming, repeating, results, settling, transfer
 from rmq_core.jobs.config import CAPABILITIES, JobsConfig
 from rmq_core.jobs.results import JobEvent
 from rmq_core.jobs.state import JobsEngine, JobsKeys
@@ -61,10 +61,10 @@ class JobMethods(QueueBase[JobsEngine]):
     get_result = Method(results.get_result)
     get_results = Method(results.get_results)
     wait_for_result = Method(results.wait_for_result)
-    upsert_repeatable_job = Method(schedule.upsert_repeatable_job)
-    get_repeatable_jobs = Method(schedule.get_repeatable_jobs)
-    remove_repeatable = Method(schedule.remove_repeatable)
-    promote = Method(schedule.promote)
+    upsert_repeatable_job = Method(repeating.upsert_repeatable_job)
+    get_repeatable_jobs = Method(repeating.get_repeatable_jobs)
+    remove_repeatable = Method(repeating.remove_repeatable)
+    promote = Method(repeating.promote)
     events_position = Method(results.events_position)
     read_events = Method(results.read_events)
 

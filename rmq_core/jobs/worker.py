@@ -24,7 +24,7 @@ from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Encodable, Exchange, Listen, Sleep
 from rmq_core.exchange.scripts import script
-from rmq_core.jobs import schedule
+from rmq_core.jobs import repeating
 from rmq_core.jobs.aio import AsyncJobQueue
 from rmq_core.jobs.config import JobsConfig, WorkerConfig
 from rmq_core.jobs.job import Job, encode_data, job_of, job_without_data
@@ -576,7 +576,7 @@ class Worker:
 
     async def _promote(self) -> None:
         while True:
-            await self._patiently(schedule.promote_and_wait(self.queue.engine))
+            await self._patiently(repeating.promote_and_wait(self.queue.engine))
 
     def _flush_soon(self) -> None:
         if self._flush is None:

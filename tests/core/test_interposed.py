@@ -16,7 +16,7 @@ from rmq_core import LeaseAlreadySettled, LeaseLost, Match, RedisMessageQueueErr
 from rmq_core.envelope.codec import split
 from rmq_core.errors import QueueNotEmpty
 from rmq_core.exchange import Exchange
-from rmq_core.jobs.schedule import Every, Repeat
+from rmq_core.jobs.repeating import Every, Repeat
 from rmq_core.kernel.base import Method, tools_of
 from rmq_core.messages import NewMessage
 from rmq_core.protocol import DISCIPLINES

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rmq_core import ConfigurationError
 from rmq_core.jobs import Cron, Every, Missed
-from rmq_core.jobs.schedule import ON_TIME_MS, schedule_of, times_to_fire
+from rmq_core.jobs.repeating import ON_TIME_MS, schedule_of, times_to_fire
 
 WARSAW = ZoneInfo("Europe/Warsaw")
 
