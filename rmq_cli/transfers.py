@@ -14,7 +14,7 @@ from rmq_cli.opening import At, Queue, Settings, argument, connected, option
 from rmq_cli.output import counted, emit, note, say, shown
 from rmq_cli.search import Conditions
 from rmq_core import __version__
-from rmq_core.envelope.stored import STATES
+from rmq_core.envelope.export_record import STATES
 from rmq_core.errors import ConfigurationError
 from rmq_core.transfer.exporting import Export, ExportFile
 from rmq_core.transfer.importing import Import, ImportOptions, ImportReport

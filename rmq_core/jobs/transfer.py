@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.stored import StoredMessage, StoredPage, unmarked
+from rmq_core.envelope.export_record import StoredMessage, StoredPage, unmarked
 from rmq_core.errors import ConfigurationError, PayloadError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script

@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import message_of
+from rmq_core.envelope.export_record import StoredPage
 from rmq_core.envelope.matching import Match, Test, chosen_by
-from rmq_core.envelope.stored import StoredPage
 from rmq_core.errors import ConfigurationError, MalformedMessage, ScriptFailed
 from rmq_core.exchange import Call, Exchange, number_after
 from rmq_core.exchange.scripts import script

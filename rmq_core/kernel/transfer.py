@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from rmq_core.envelope.stored import StoredMessage, StoredPage
+from rmq_core.envelope.export_record import StoredMessage, StoredPage
 from rmq_core.errors import ImportConflict, QueueFull, ScriptFailed, Unsupported
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rmq_core.admin.history import JournalEntry, entries_about, marks
 from rmq_core.envelope.codec import Failure, Message, message_of, publisher_of, split
-from rmq_core.envelope.stored import group_of
+from rmq_core.envelope.export_record import group_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script

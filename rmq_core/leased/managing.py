@@ -8,9 +8,9 @@ from functools import partial
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.export_record import StoredPage
 from rmq_core.envelope.matching import Match, Test, chosen_by
 from rmq_core.envelope.payloads import decode_payload, encode_headers, encode_payload, key_bytes, key_digest, one_line
-from rmq_core.envelope.stored import StoredPage
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, number_after

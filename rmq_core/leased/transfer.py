@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rmq_core.envelope import codec
-from rmq_core.envelope import stored as kept
+from rmq_core.envelope import codec, export_record
+from rmq_core.envelope.export_record import StoredMessage, StoredPage, group_of
 from rmq_core.envelope.payloads import SHAPED
-from rmq_core.envelope.stored import StoredMessage, StoredPage, group_of
 from rmq_core.errors import PayloadError
 from rmq_core.exchange import Command, Exchange, text_of
 from rmq_core.exchange.scripts import script
@@ -18,7 +17,7 @@ from rmq_core.leased.inspecting import leased_envelopes
 from rmq_core.leased.publishing import PUBLICATION
 from rmq_core.leased.state import LeasedEngine
 
-STATES = kept.STATES
+STATES = export_record.STATES
 _BOUNDS = {"delayed": ("0", "+inf"), "isolated": ("-inf", "(0")}
 _ID_LENGTH = 512
 

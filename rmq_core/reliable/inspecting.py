@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_core.envelope.codec import Message, message_of
-from rmq_core.envelope.stored import StoredPage
+from rmq_core.envelope.export_record import StoredPage
 from rmq_core.exchange import Call, Command, Exchange, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.transfer import Cursor, list_page, states_only

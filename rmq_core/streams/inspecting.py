@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_core.envelope.codec import Message, message_of
-from rmq_core.envelope.stored import StoredMessage, StoredPage
+from rmq_core.envelope.export_record import StoredMessage, StoredPage
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script

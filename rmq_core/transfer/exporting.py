@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from rmq_core.admin.history import JournalEntry
 from rmq_core.admin.verbs import can
+from rmq_core.envelope.export_record import STATES, StoredMessage, record_of
 from rmq_core.envelope.matching import Match, chosen_by
-from rmq_core.envelope.stored import STATES, StoredMessage, record_of
 from rmq_core.errors import ConfigurationError, ExportDamaged, QueueChanged, Unsupported
 from rmq_core.kernel.base import tools_of
 from rmq_core.policy import moment

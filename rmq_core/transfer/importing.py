@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from rmq_core.envelope.export_record import message_in
 from rmq_core.envelope.payloads import PayloadLimits
-from rmq_core.envelope.stored import message_in
 from rmq_core.errors import ImportConflict, PayloadError, Unsupported
 from rmq_core.kernel.base import tools_of
 from rmq_core.kernel.transfer import Importable, ImportEntry

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, QueueFull, Unsupported
-from rmq_core.envelope.stored import StoredMessage
+from rmq_core.envelope.export_record import StoredMessage
 from rmq_core.errors import ConfigurationError, ImportConflict, PayloadError, QueueChanged
 from rmq_core.jobs import JobsConfig
 from rmq_core.kernel.base import tools_of

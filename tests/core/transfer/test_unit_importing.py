@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.stored import StoredMessage
+from rmq_core.envelope.export_record import StoredMessage
 from rmq_core.errors import ExportDamaged, ImportConflict, PayloadError, QueueFull
 from rmq_core.kernel.base import tools_of
 from rmq_core.kernel.transfer import Importable, ImportEntry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core.envelope.stored import StoredMessage
+from rmq_core.envelope.export_record import StoredMessage
 from rmq_core.errors import ExportDamaged
 from rmq_core.transfer.exporting import Digest, ExportFile, Footer, Header, footer_line, header_line, message_line
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_core.envelope import codec
+from rmq_core.envelope.export_record import StoredMessage, group_of, message_in, record_of, unmarked
 from rmq_core.envelope.payloads import PayloadLimits, encode_headers, encode_payload
-from rmq_core.envelope.stored import StoredMessage, group_of, message_in, record_of, unmarked
 from rmq_core.errors import PayloadError, PayloadTooDeep, PayloadTooLarge
 from rmq_core.jobs.job import encode_options
 
