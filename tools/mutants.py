@@ -312,7 +312,7 @@ MUTANTS = (
     ),
     Mutant(
         "a finished batch of a stream is not recorded before its ack",
-        "rmq_spark/stream/ledger.py",
+        "rmq_spark/stream/batch_leases.py",
         "self._member.finish(seq)",
         "self._member.check()",
         "tests/core/stored/test_written.py::test_this_version_writes_the_bytes_of_the_golden_file and spark_stream",

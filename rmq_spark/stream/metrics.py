@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
 from rmq_core import ConfigurationError, RedisMessageQueueError, RedisSettings
 from rmq_core.reports import LeaseInfo, QueueStats
 from rmq_spark.place.source import Source, SourceQueue
-from rmq_spark.stream.ledger import Offset
+from rmq_spark.stream.batch_leases import Offset
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
 from rmq_spark.read.lease import info_of, plan, read_slice
 from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch
 from rmq_spark.stream import options as given
-from rmq_spark.stream.ledger import Ledger, Offset, ReplayedBatch
+from rmq_spark.stream.batch_leases import BatchLeases, Offset, ReplayedBatch
 from rmq_spark.traces import without_trace
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class LeasedStreamReader(DataSourceStreamReader):
         self._source = Source.of(options)
         self._schema = schema
         self._options = options
-        self._ledger: Ledger | None = None
+        self._leases: BatchLeases | None = None
         self._application = options[given.APPLICATION] or application
         self._planned = self._committed = 0
         self._fresh = Offset(self._source.queue, options[given.CONSUMER])
@@ -58,14 +58,14 @@ class LeasedStreamReader(DataSourceStreamReader):
         begin, until = self._offset(start), self._offset(end)
         if begin == until:  # Spark passes the last batch in its log, which may not be committed
             return []
-        ledger = self._ledger_of(until)
+        leases = self._leases_of(until)
         if begin.stream == until.stream:
-            ledger.finish(begin.seq)  # Spark commits a batch before planning the next
+            leases.finish(begin.seq)  # Spark commits a batch before planning the next
         if not until.seq:
             return []
         self._check_log(begin.seq)
         self._planned = until.seq
-        lease = self._found(ledger, until.seq)
+        lease = self._found(leases, until.seq)
         if lease is None:
             return []
         return list(plan(self._queue, lease, info_of(self._queue, lease.id), self._options[PARTITIONS]))
@@ -74,7 +74,7 @@ class LeasedStreamReader(DataSourceStreamReader):
     def commit(self, end: Mapping[str, Any]) -> None:
         """Ack the batch, unless `latestOffset` has acked it already."""
         until = self._offset(end)
-        self._ledger_of(until).finish(until.seq)
+        self._leases_of(until).finish(until.seq)
         self._committed = until.seq
 
     def read(self, partition: InputPartition) -> Iterator[ArrowBatch]:
@@ -83,8 +83,8 @@ class LeasedStreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """Stop heartbeats; leases stay for a restart. Spark usually kills the process instead."""
-        if self._ledger is not None:
-            self._ledger.close()
+        if self._leases is not None:
+            self._leases.close()
             self._queue.close()
 
     @cached_property
@@ -99,25 +99,25 @@ class LeasedStreamReader(DataSourceStreamReader):
     def _offset(self, plain: Mapping[str, Any]) -> Offset:
         return Offset.read(plain, self._source.queue, self._options[given.CONSUMER])
 
-    def _ledger_of(self, offset: Offset) -> Ledger:
-        if self._ledger is None:
+    def _leases_of(self, offset: Offset) -> BatchLeases:
+        if self._leases is None:
             alive_s = self._options[given.CONSUMER_TIMEOUT]
-            self._ledger = Ledger(self._source, self._queue, offset, alive_s, self._application)
-        return self._ledger
+            self._leases = BatchLeases(self._source, self._queue, offset, alive_s, self._application)
+        return self._leases
 
-    def _claim(self, ledger: Ledger, begin: Offset, most: int, wait_s: float) -> Offset:
+    def _claim(self, leases: BatchLeases, begin: Offset, most: int, wait_s: float) -> Offset:
         """Return the end of the next batch, of at most `most` messages; `begin` when no message is ready."""
-        seq = self._next(ledger, begin)
-        if not most and not ledger.exists(seq):
+        seq = self._next(leases, begin)
+        if not most and not leases.exists(seq):
             return begin
-        lease = ledger.claim(seq, max(1, most), wait_s)
+        lease = leases.claim(seq, max(1, most), wait_s)
         return begin if lease is None else begin.at(seq)
 
-    def _next(self, ledger: Ledger, begin: Offset) -> int:
+    def _next(self, leases: BatchLeases, begin: Offset) -> int:
         """Return the next batch number: after `begin`, or after the last acked one if the checkpoint is older."""
-        if begin.seq < ledger.finished and not self._options[given.FAIL_ON_LOSS]:
-            log.warning("skipping acked batches %d to %d of %r", begin.seq + 1, ledger.finished, begin.consumer)
-            return ledger.finished + 1
+        if begin.seq < leases.finished and not self._options[given.FAIL_ON_LOSS]:
+            log.warning("skipping acked batches %d to %d of %r", begin.seq + 1, leases.finished, begin.consumer)
+            return leases.finished + 1
         return begin.seq + 1
 
     def _check_log(self, begin: int) -> None:
@@ -131,10 +131,10 @@ class LeasedStreamReader(DataSourceStreamReader):
             most = min(most, how_many(self._queue, most_bytes))
         return int(most) if most < math.inf else max(1, self._queue.backlog().ready)
 
-    def _found(self, ledger: Ledger, seq: int) -> Lease | None:
+    def _found(self, leases: BatchLeases, seq: int) -> Lease | None:
         """Return a batch's lease; None if it is gone and options allow."""
         try:
-            return ledger.lease(seq)
+            return leases.lease(seq)
         except ReplayedBatch as error:
             if self._options[given.FAIL_ON_LOSS]:
                 raise

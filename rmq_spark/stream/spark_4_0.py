@@ -20,7 +20,7 @@ from pyspark.sql.datasource import InputPartition
 from rmq_core import ConfigurationError
 from rmq_spark.place.options import WRAPPER_REFUSED
 from rmq_spark.stream import options
-from rmq_spark.stream.ledger import Offset
+from rmq_spark.stream.batch_leases import Offset
 from rmq_spark.stream.reader import LeasedStreamReader
 from rmq_spark.traces import without_trace
 
@@ -37,11 +37,11 @@ class Spark40StreamReader(LeasedStreamReader):
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         """Ack what Spark has committed; claim the next batch if messages are ready."""
         begin = self._end or self._fresh
-        ledger = self._ledger_of(begin)
+        leases = self._leases_of(begin)
         if self._ended:
-            ledger.finish(begin.seq)
+            leases.finish(begin.seq)
         most = self._most(self._options[options.MOST_MESSAGES], self._options[options.MOST_BYTES])
-        self._end = self._claim(ledger, begin, most, self._options[options.POLL])
+        self._end = self._claim(leases, begin, most, self._options[options.POLL])
         self._ended = self._end == begin
         return self._end.plain
 
@@ -60,5 +60,5 @@ class Spark40StreamReader(LeasedStreamReader):
     def _refuse(self, claimed: Offset) -> None:
         """Give back what was claimed for a stream that does not exist, and raise ConfigurationError."""
         if claimed.seq:
-            self._queue.release(self._ledger_of(claimed).lease(claimed.seq))
+            self._queue.release(self._leases_of(claimed).lease(claimed.seq))
         raise ConfigurationError(WRAPPER_REFUSED)

@@ -42,11 +42,11 @@ class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Ack everything up to `start`, which Spark has committed; claim the next batch if messages are ready."""
         begin = self._offset(start)
-        ledger = self._ledger_of(begin)
-        ledger.finish(begin.seq)
-        end = self._claim(ledger, begin, self._under(limit), self._options[options.POLL] if self._patient else 0)
+        leases = self._leases_of(begin)
+        leases.finish(begin.seq)
+        end = self._claim(leases, begin, self._under(limit), self._options[options.POLL] if self._patient else 0)
         if end != begin:
-            lease = ledger.lease(end.seq)
+            lease = leases.lease(end.seq)
             self._budget -= 0 if lease.takeovers else lease.count
         return end.plain
 

@@ -50,7 +50,7 @@ def test_a_failing_listener_does_not_affect_its_query(
     def on_metrics(metrics: StreamMetrics) -> None:
         raise ZeroDivisionError
 
-    from rmq_spark.stream.ledger import Offset
+    from rmq_spark.stream.batch_leases import Offset
 
     url = redis_url if harm == "raises" else "redis://127.0.0.1:1"
     listener = RmqMetricsListener(url, on_metrics)

@@ -17,7 +17,7 @@ import redis
 from rmq_core import ConfigurationError, LeasedQueue, LeaseLost, Unsupported
 from rmq_core.errors import ConsumerTaken
 from rmq_core.kernel.base import tools_of
-from rmq_spark.stream.ledger import Offset, ReplayedBatch
+from rmq_spark.stream.batch_leases import Offset, ReplayedBatch
 from tests.core.leases import frequent_heartbeats
 from tests.spark.conftest import QUEUE, wait_for
 from tests.spark.readers import VERSIONS, held, publish, run, spark_version, wait_until_expired
@@ -174,9 +174,9 @@ def test_two_queries_cannot_share_a_consumer(
     with run(redis_url, consumerTimeout="60 s") as first, run(redis_url) as second:
         end = first.next()
         first.read(end)
-        first_ledger: Any = first.reader._ledger
+        first_leases: Any = first.reader._leases
         # While the second waits, the first renews its name, as its thread would do within the minute.
-        monkeypatch.setattr("rmq_spark.stream.ledger.time.sleep", lambda _: first_ledger._member._stay())
+        monkeypatch.setattr("rmq_spark.stream.batch_leases.time.sleep", lambda _: first_leases._member._stay())
         with pytest.raises(ConsumerTaken, match="consumer 'c' is used by another run"):
             second.batch()
         assert sorted(first.read(end)) == [0, 1, 2, 3]
@@ -280,7 +280,7 @@ def test_a_lost_consumer_name_is_reported_by_the_next_hook(redis_url: str, queue
     with run(redis_url) as first:
         first.batch()
         tools_of(queue).register_consumer("c", run="somebody", stream=first.at["stream"], alive=60)
-        member = first.reader._ledger._member  # type: ignore[union-attr]
+        member = first.reader._leases._member  # type: ignore[union-attr]
         wait_for(lambda: member._taken, 60)
         with pytest.raises(ConsumerTaken):
             first.next()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from rmq_core import LeasedQueue
-from rmq_spark.stream.ledger import Offset
+from rmq_spark.stream.batch_leases import Offset
 from tests.spark.conftest import QUEUE
 from tests.spark.readers import publish, run
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_spark.stream.ledger import Offset
+from rmq_spark.stream.batch_leases import Offset
 
 
 @pytest.mark.parametrize(("queue", "consumer"), [("other", "c"), ("work", "d")])

@@ -145,21 +145,21 @@ def handed_over(url: str, client: Any) -> None:
 
 def spark_stream(url: str, client: Any) -> None:
     """Spark's stream after batch 1 was committed and acked, and batch 2 was claimed."""
-    from rmq_spark.stream.ledger import Ledger
+    from rmq_spark.stream.batch_leases import BatchLeases
 
     with queue(url) as q:
         q.publish_many([rmq_core.NewMessage(f"m{n}", id=f"m{n}") for n in range(5)])
-        ledger = ledger_of(Ledger, url, q, seq=0)
-        ledger.claim(1, 2, 0)
-        ledger.finish(1)
-        ledger.claim(2, 2, 0)
-        ledger.close()
+        leases = batch_leases_of(BatchLeases, url, q, seq=0)
+        leases.claim(1, 2, 0)
+        leases.finish(1)
+        leases.claim(2, 2, 0)
+        leases.close()
 
 
-def ledger_of(kind: Any, url: str, q: Any, seq: int, stream: str = "s1") -> Any:
-    """A ledger of the consumer `reader`, as a query makes it from its checkpoint."""
+def batch_leases_of(kind: Any, url: str, q: Any, seq: int, stream: str = "s1") -> Any:
+    """The batch leases of the consumer `reader`, as a query makes it from its checkpoint."""
     from rmq_spark.place.source import Source
-    from rmq_spark.stream.ledger import Offset
+    from rmq_spark.stream.batch_leases import Offset
 
     return kind(Source(rmq_core.RedisSettings.from_url(url), "q"), q, Offset("q", "reader", stream, seq), HOUR_S)
 

@@ -14,7 +14,7 @@ from rmq_core.orchestrate import Handover, Submission
 from tests.core.leases import key
 from tests.core.stored.golden import load
 from tests.core.stored.leased_scenes import HOUR_S, queue
-from tests.core.stored.other_scenes import ledger_of
+from tests.core.stored.other_scenes import batch_leases_of
 from tests.core.stored.scenes import FOLDER, golden
 
 OWNER = "dag/run/task/-1 try 1"
@@ -106,7 +106,7 @@ def test_a_lease_in_json_is_written_and_read() -> None:
 
 
 def test_an_offset_of_spark_is_written_and_read() -> None:
-    from rmq_spark.stream.ledger import Offset
+    from rmq_spark.stream.batch_leases import Offset
 
     text = (FOLDER / "spark_offset.json").read_text("utf-8").strip()
     assert json.dumps(Offset("q", "reader", "s1", 2).plain) == text
@@ -116,34 +116,34 @@ def test_an_offset_of_spark_is_written_and_read() -> None:
 
 
 def test_a_restarted_query_goes_on_with_its_batches(redis_client: Any, server_url: str) -> None:
-    from rmq_spark.stream.ledger import Ledger, ReplayedBatch
+    from rmq_spark.stream.batch_leases import BatchLeases, ReplayedBatch
 
     load(redis_client, golden("spark_stream"))
     with queue(server_url) as source:
-        ledger = ledger_of(Ledger, server_url, source, seq=1)
-        assert ledger.finished == 1
+        leases = batch_leases_of(BatchLeases, server_url, source, seq=1)
+        assert leases.finished == 1
         with pytest.raises(ReplayedBatch):
-            ledger.claim(1, 9, 0)
-        assert ledger.exists(2)
-        batch = ledger.lease(2)
+            leases.claim(1, 9, 0)
+        assert leases.exists(2)
+        batch = leases.lease(2)
         assert [one.payload for one in source.messages(batch)] == ["m2", "m3"]
-        ledger.finish(2)
-        assert ledger.claim(3, 9, 0).count == 1
-        ledger.close()
+        leases.finish(2)
+        assert leases.claim(3, 9, 0).count == 1
+        leases.close()
         assert redis_client.hget(key("consumer:reader"), "finished") == b"2"
 
 
 def test_a_query_with_a_new_checkpoint_inherits_the_batches_of_the_one_before(
     redis_client: Any, server_url: str
 ) -> None:
-    from rmq_spark.stream.ledger import Ledger
+    from rmq_spark.stream.batch_leases import BatchLeases
 
     load(redis_client, golden("spark_stream"))
     with queue(server_url) as source:
         with pytest.raises(ConsumerTaken):
             tools_of(source).register_consumer("reader", run="other", stream="s2", alive=9)
         redis_client.hset(key("consumer:reader"), "until", 1)
-        ledger = ledger_of(Ledger, server_url, source, seq=0, stream="s2")
+        leases = batch_leases_of(BatchLeases, server_url, source, seq=0, stream="s2")
         assert source.stats().leased == 0
-        assert [one.payload for one in source.messages(ledger.claim(1, 9, 0))] == ["m2", "m3", "m4"]
-        ledger.close()
+        assert [one.payload for one in source.messages(leases.claim(1, 9, 0))] == ["m2", "m3", "m4"]
+        leases.close()

@@ -156,7 +156,7 @@ class Membership:
         self._renewal(finished=self._finished)
 
 
-class Ledger:
+class BatchLeases:
     """The leases that a consumer holds of one stream. Raises ConsumerTaken when its name is in use, or is taken later.
 
     offset: any offset of that stream. application: the id of the Spark application, for the owner of the leases.
