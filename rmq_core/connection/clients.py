@@ -41,7 +41,8 @@ async def opened(redis: Any, *, asynchronous: bool) -> AsyncIterator[Any]:
 
 async def closed(client: Any) -> None:
     """Close a client, blocking or for asyncio."""
-    await awaited(client.aclose() if hasattr(client, "aclose") else client.close())
+    close = getattr(client, "aclose", None) or client.close
+    await awaited(close())
 
 
 def _settings(redis: Any) -> RedisSettings | None:

@@ -231,7 +231,7 @@ def _encoding(
 
 def _pieces(payloads: Any, most: int) -> Iterator[Any]:
     """Return payloads in lists of at most `most` and a chunk, or in arrays of Arrow."""
-    if hasattr(payloads, "__arrow_c_stream__") or hasattr(payloads, "__arrow_c_array__"):
+    if any(hasattr(payloads, name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
         arrays: Iterator[Any] = arrow_columns().payloads_in(payloads, min(most, _COLUMN))
         return arrays
     rest = iter(payloads)
