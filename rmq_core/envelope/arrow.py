@@ -81,6 +81,7 @@ def messages_of(messages: Sequence[Message], queue: str) -> pa.RecordBatch:
 def payloads_in(given: Any, most: int) -> Iterator[pa.Array]:
     """Yield the payloads of a column, or of a table whose only column is `payload`, in slices of at most `most`.
 
+    Each is of the type `large_string` or `large_binary`.
     Raises PayloadError for a table with other columns, and for a column that has neither texts nor bytes.
     """
     for part in given if isinstance(given, pa.RecordBatchReader) else pa.chunked_array(given).chunks:
@@ -95,6 +96,7 @@ def payloads_in(given: Any, most: int) -> Iterator[pa.Array]:
             (column,) = column.flatten()
         if column.type not in (*_STRINGS, *_BYTES):
             raise PayloadError(f"a column of payloads must have texts or bytes, not {column.type}")
+        column = column.cast(pa.large_string() if column.type in _STRINGS else _LARGE)  # so all types have a size
         step = max(1, min(most, _PIECE_BYTES * len(column) // (column.nbytes or 1)))
         for first in range(0, len(column), step):
             yield column.slice(first, step)
@@ -105,7 +107,7 @@ def packed(payloads: pa.Array, ids: Sequence[str], headers: bytes, stamp: bytes,
 
     Return None if a payload is null or has more than `most` bytes.
     """
-    kind = b"s" if payloads.type in _STRINGS else b"b"
+    kind = b"b" if payloads.type == _LARGE else b"s"
     bodies, names = payloads.cast(_LARGE), pa.array(ids, pa.large_string()).cast(_LARGE)
     sizes = pc.binary_length(bodies)
     if payloads.null_count or pc.max(sizes).as_py() > most:
