@@ -276,6 +276,13 @@ MUTANTS = (
         "tests/core/jobs/test_leases.py::test_a_claim_takes_jobs_off_the_stream_and_holds_them",
     ),
     Mutant(
+        "a full queue accepts a chunk of many messages",
+        "rmq_core/leased/accept.lua",
+        "max_ready > 0 and length + held > max_ready",
+        "false",
+        "tests/core/leased/test_overflow.py::test_a_chunk_of_many_messages_that_does_not_fit_is_refused_whole",
+    ),
+    Mutant(
         "jobs: newer servers deduplicate nothing",
         "rmq_core/jobs/prepare.lua",
         "return 'native'",

@@ -26,6 +26,15 @@ def test_a_full_queue_refuses_and_nothing_is_written(world: World) -> None:
     assert snapshot(world.client) == before
 
 
+def test_a_chunk_of_many_messages_that_does_not_fit_is_refused_whole(world: World) -> None:
+    queue = world.queue(config=limited(1_500))
+    texts = [str(number) for number in range(2_000)]
+    with pytest.raises(QueueFull, match="max_ready=1500") as refused:
+        queue.publish_many(texts)
+    assert refused.value.report[:2] == (1_000, 0)
+    assert drain(queue) == texts[:1_000]
+
+
 def test_each_client_keeps_to_its_own_bound(world: World) -> None:
     wide, narrow = world.queue(config=limited(3)), world.queue(config=limited(1))
     wide.publish_many(["a", "b"])
