@@ -100,7 +100,7 @@ class AsyncioRows:
 def _run(each: Contender, clock: Clock) -> float:
     if each.before:
         each.before()
-    gc.collect()  # what was made before would be collected in some slices and not in others
+    gc.collect()  # otherwise some slices would also collect the garbage of their preparation
     began = clock.now()
     each.run()
     taken = clock.now().since(began)

@@ -1,4 +1,4 @@
-"""`Twin` makes a blocking and an asyncio method of one coroutine function; `twins` does so for functions.
+"""One coroutine function as a blocking and an asyncio method (`Twin`), or as two such functions (`twins`).
 
 An operation on Redis alone is an exchange. A driver would take the errors of a user's function for those of Redis, so
 code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `stepped`

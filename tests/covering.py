@@ -20,7 +20,7 @@ from tests.servers import CLUSTERS, EMBEDDED, NAMES, find_server, parse_external
 
 FLAVOURS = ("sync", "async")
 BETWEEN = ("7.0", "8.0", "valkey-8.1", "7.0-cluster")
-"""What is neither the oldest server nor the newest Redis or Valkey, nor a cluster of them."""
+"""Servers and clusters that tests marked `everywhere` leave out: only the oldest and the newest remain."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,7 +1,7 @@
-"""How often an address may fail to name a valid token.
+"""The limit on failed logins of an address.
 
-An address that failed ten times in a minute is refused whatever it sends, also a valid token; else the limit would not
-limit a guesser. The memory for it is bounded: the addresses that failed longest ago are forgotten first.
+After ten failures within a minute, `rmq serve` refuses every request of the address, even one with a valid token:
+otherwise a guesser could go on until a token is accepted. It keeps the newest 10,000 addresses.
 """
 
 from __future__ import annotations

@@ -58,12 +58,12 @@ def held_parts(
 
 
 def any_parts(engine: LeasedEngine, lease_id: str, lo: int, hi: int, take: Callable[[Part], R]) -> Exchange[list[R]]:
-    """Return the same of any lease, whoever holds it; [] without a lease."""
+    """Return what `take` makes of these messages, whichever process holds the lease; [] if there is no such lease."""
     return (yield from _parts(partial(any_part, engine, lease_id), lo, hi, take)) or []
 
 
 def any_part(engine: LeasedEngine, lease_id: str, lo: int, hi: int) -> Exchange[Part | None]:
-    """Return the first of these messages that one reply holds, whoever holds the lease; None without a lease."""
+    """Return those of these messages that fit into one reply, from the first on; None if there is no such lease."""
     return _part((yield read_call(engine.keys, lease_id, "", lo, hi)), lo)
 
 
