@@ -114,6 +114,7 @@ def failure_logged(lease: Lease) -> Iterator[None]:
 
 
 _TURN_S = 1.0  # how long a waiting claim may go on after a stop
+_JOIN_S = 0.2  # how often the main thread looks for signals
 PAUSE_S = 1.0  # after a call for which Redis was away throughout its retry budget
 _MINUTE_S = 60.0
 
@@ -342,11 +343,12 @@ class BlockingRun(Run):
             threading.Thread(target=work, name=f"rmq-run-{number}", daemon=True)
             for number in range(self.options.concurrency)
         ]
-        for thread in threads:
-            thread.start()
         try:
             for thread in threads:
-                thread.join()
+                thread.start()
+            # By turns: of two signals at once the kernel hands one to another thread, which does not end a `join`.
+            while alive := [thread for thread in threads if thread.is_alive()]:
+                alive[0].join(_JOIN_S)
         except BaseException:
             self._interrupt(threads)
             raise
