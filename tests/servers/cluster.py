@@ -55,7 +55,8 @@ class Cluster:
         return f"redis+cluster://{','.join(f'127.0.0.1:{port}' for port in self.ports)}"
 
     def client(self) -> redis.RedisCluster:
-        """A plain client, for access without the library."""
+        """A plain client, for access without the library, made once all nodes know of every failover."""
+        until(lambda: len({_masters(client) for _, client in self._each()}) == 1, START_S)
         return redis.RedisCluster(host="127.0.0.1", port=self.ports[0])
 
     def owner(self, key: str) -> Server:
@@ -176,6 +177,11 @@ def _serves(client: redis.Redis, slot: int) -> bool:
         first <= slot <= last and master[2] == mine
         for first, last, master, *_ in client.execute_command("CLUSTER SLOTS")
     )
+
+
+def _masters(client: redis.Redis) -> frozenset[tuple[int, bytes]]:
+    """Return the first slot of each range, with the id of its master."""
+    return frozenset((first, master[2]) for first, _, master, *_ in client.execute_command("CLUSTER SLOTS"))
 
 
 def _is_whole(client: redis.Redis) -> bool:
