@@ -20,7 +20,7 @@ from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 
 _CALL = re.compile(r"""redis\.p?call\(\s*['"]([A-Z]+)['"](?:\s*,\s*['"]([A-Z]+)['"])?""")
-_CONTAINERS = frozenset({"XGROUP", "XINFO", "OBJECT"})
+_CONTAINERS = frozenset({"MEMORY", "OBJECT", "XGROUP", "XINFO"})
 _EVERYWHERE = ("EVAL", "EVALSHA", "PING", "SADD", "SMEMBERS", "SREM")
 _SPECIAL = re.compile(r"([*?\[\]\\])")
 _EXAMPLES = {
@@ -42,6 +42,7 @@ _EXAMPLES = {
             ),
         ),
         ("K K", "RENAME RENAMENX"),
+        ("K STORE K", "SORT"),
         (
             "K 1 1",
             (

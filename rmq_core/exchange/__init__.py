@@ -58,8 +58,8 @@ class Call(NamedTuple):
     script: Script
     keys: tuple[bytes, ...]
     args: tuple[Encodable, ...] = ()
-    confirm: tuple[Encodable, ...] | None = None
-    """A command such as WAIT, sent in the same write; the result is `(reply, confirm_reply)`."""
+    then: tuple[Encodable, ...] | None = None
+    """A plain command behind the script, in the same write, such as WAIT; the result is `(reply, reply to it)`."""
     appended: Appended | None = None
 
     @property

@@ -204,8 +204,8 @@ def _blocking(want: Wait) -> Frame:
 
 def _frames(call: Call, slots: Slots) -> list[Frame]:
     frames = [frame(call, slots)]
-    if call.confirm is not None:
-        frames.append(Frame(call.confirm))
+    if call.then is not None:
+        frames.append(Frame(call.then))
     return frames
 
 
@@ -239,7 +239,7 @@ def raised(reply: Any) -> Any:
 
 
 def answer(want: Call | Wait | Listen | Chain | Pipeline, planned: Plan, replies: Sequence[Any]) -> Any:
-    """Return the answer for the operation: the call's reply, paired with that of a confirmation if there is one.
+    """Return the answer for the operation: the call's reply, paired with that of the command behind it if there is one.
 
     For a chain or a batch it is the list of replies; it contains errors instead of raising them.
     """

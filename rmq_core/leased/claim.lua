@@ -8,8 +8,8 @@
 --   'claimed <token> <deadline ms> <count> <limit> <failures> <most>',
 --   'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>',
 --   'empty <ms to block> <server time at which waiting ends>', 'settled <acked> ...', 'exhausted' or 'superseded'.
---   Failures and most are 0 unless the messages are isolated. A takeover returns no envelopes; a claim of more than
---   4,000 messages returns them only if they are isolated.
+--   Failures and most are 0 unless the messages are isolated. A takeover returns no envelopes, and neither does a claim
+--   of 100 or more messages.
 -- include: clock
 -- include: replay
 -- include: list_expired

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from rmq_core import errors
 from rmq_core.envelope.codec import anonymous_lease_id, nonce
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Encodable, Exchange, Listen, Wait, blocks_for
+from rmq_core.exchange import Call, Command, Encodable, Exchange, Listen, Pipeline, Wait, blocks_for
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
@@ -30,7 +30,8 @@ from rmq_core.messages import Isolation, Lease, token_of
 from rmq_core.policy import milliseconds, whole
 from rmq_core.reports import ConsumerRegistration
 
-_INLINE = 4000
+_PLAIN, _INLINE = 100, 4000
+"""So many messages are read by a plain command; more than _INLINE do not come with the claim."""
 _ACK, _CLAIM = Operation.ACK, Operation.CLAIM
 
 
@@ -106,9 +107,9 @@ def claim_next(
     whole("max_messages", max_messages, minimum=1)
     request = _new(engine.lease_ms(lease), max_messages, owner_of("owner", ack.owner))
     try:
-        words, late, batches = yield from _ack_and_claim(engine, request, ack)
+        words, late, envelopes = yield from _ack_and_claim(engine, request, ack)
         if words[0] == "claimed":
-            return (yield from _hand_over(engine, request, words, late, batches))
+            return (yield from _hand_over(engine, request, words, late, envelopes))
         yield from reclaim_all(engine, late)
         if not (wait_ms or late):
             return None
@@ -120,7 +121,7 @@ def claim_next(
 
 def _ack_and_claim(
     engine: LeasedEngine, request: LeaseRequest, ack: Lease
-) -> Exchange[tuple[list[str], list[bytes], list[list[bytes]]]]:
+) -> Exchange[tuple[list[str], list[bytes], list[bytes]]]:
     keys = engine.keys
     call = script(
         "leased/claim_next", keys, engine.settings, lease=keys.lease(request.id), acked_lease=keys.lease(ack.id),
@@ -128,9 +129,10 @@ def _ack_and_claim(
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, token=token_of(ack),
         done_ttl_ms=engine.config.settled_ttl_ms if ack.named else 0, channel=keys.channel,
     )  # fmt: skip
-    call = confirming(engine, call)
+    durable = engine.config.durability is not None
+    call = confirming(engine, call) if durable else _reading(engine, request, call)
     with ack.state:
-        reply, confirmed = apart(call, (yield call))
+        reply, after = apart(call, (yield call))
         words = reply[0].decode().split(" ")
         if words[0] == "lost":
             raise engine.lost(ack)
@@ -138,8 +140,8 @@ def _ack_and_claim(
             raise errors.ScriptFailed(f"claim_next got {words[0]!r}")
         ack.state.settled = True
     engine.state(_ACK, int(words[-1]), ack)
-    check(engine, f"acked lease {ack.id!r}", confirmed)
-    return words, reply[1], reply[2]
+    check(engine, f"acked lease {ack.id!r}", after)
+    return words, reply[1], _envelopes(words, reply[2], None if durable else after)
 
 
 def reclaim_all(engine: LeasedEngine, late: list[bytes]) -> Exchange[int]:
@@ -168,13 +170,13 @@ def _wait(
         if block and request.mode == "named":
             yield Listen(("BLPOP", engine.keys.wake, blocks_for(block)), block)
             block = 0
-        reply = yield Wait(engine.keys.wake, block, call) if block else call
+        reply, listed = apart(call, (yield Wait(engine.keys.wake, block, call) if block else call))
         words, late = reply[0].decode().split(" ", 8), reply[1]
         if late and expired is not None:
             expired += late
             late = []
         if words[0] in {"claimed", "taken"}:
-            return (yield from _hand_over(engine, request, words, late, reply[2]))
+            return (yield from _hand_over(engine, request, words, late, _envelopes(words, reply[2], listed)))
         if words[0] == "settled":
             raise errors.LeaseAlreadySettled(request.id, int(words[1]))
         if words[0] == "exhausted":
@@ -190,11 +192,11 @@ def _wait(
 
 
 def _hand_over(
-    engine: LeasedEngine, request: LeaseRequest, words: list[str], late: list[bytes], batches: list[list[bytes]]
+    engine: LeasedEngine, request: LeaseRequest, words: list[str], late: list[bytes], envelopes: list[bytes]
 ) -> Exchange[Lease]:
     """Complete a granted claim and return its lease. After an error, a later claim can retry the same id."""
     try:
-        granted = yield from _granted(engine, request, words, batches)
+        granted = yield from _granted(engine, request, words, envelopes)
         if request.sequential:
             yield script("leased/sequential", lease=engine.keys.lease(granted.id), token=token_of(granted))
         if late:
@@ -207,14 +209,11 @@ def _hand_over(
     return granted
 
 
-def _granted(
-    engine: LeasedEngine, request: LeaseRequest, words: list[str], batches: list[list[bytes]]
-) -> Exchange[Lease]:
+def _granted(engine: LeasedEngine, request: LeaseRequest, words: list[str], envelopes: list[bytes]) -> Exchange[Lease]:
     if words[0] == "taken":
         return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
     isolation = None if words[5] == "0" else isolation_of(words[5:7])
-    envelopes = list(chain.from_iterable(batches))
     granted = Lease(
         engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
         named=request.mode == "named", isolation=isolation, envelopes=envelopes or None,
@@ -224,16 +223,46 @@ def _granted(
         engine.state(Operation.ISOLATE, taken, granted, reason=str(isolation))
     if taken < limit:
         return (yield from _fill(engine, granted, limit))
-    return granted if envelopes else (yield from _fetch(engine, granted))
+    return granted if envelopes else (yield from _fetch(engine, granted, request.max_messages))
 
 
-def _fetch(engine: LeasedEngine, granted: Lease) -> Exchange[Lease]:
-    """Read the messages of a lease that fits in one chunk, when the reply to the claim did not contain them."""
+def _fetch(engine: LeasedEngine, granted: Lease, most: int = 0) -> Exchange[Lease]:
+    """Read the messages of a lease that fits in one chunk, when they did not come with the reply to the claim.
+
+    most: how many a new lease may hold; 0 for a lease that was taken over, which may be too large for LRANGE.
+    """
     if granted.count > _INLINE:
         return granted
+    if _PLAIN <= most <= _INLINE:
+        (listed,) = yield Pipeline((Command(_list(engine, granted.id, most)),))
+        if envelopes := _held(listed, token_of(granted), granted.count):
+            return replace(granted, envelopes=envelopes)
     reply = yield read_call(engine.keys, granted.id, token_of(granted), 0, granted.count)
     complete = reply[0] == b"read" and not reply[3] and len(reply[4]) == granted.count
     return replace(granted, envelopes=reply[4]) if complete else granted
+
+
+def _list(engine: LeasedEngine, lease_id: str, most: int) -> tuple[Encodable, ...]:
+    """Return the command that reads a lease of at most `most` messages, and its head before them.
+
+    The script would convert each message for Lua and back, which costs four times as much as this command.
+    """
+    return ("LRANGE", engine.keys.lease(lease_id), 0, most)
+
+
+def _envelopes(words: list[str], batches: list[list[bytes]], listed: Any) -> list[bytes]:
+    """Return the messages that came with the reply to a claim; [] if none did. listed: the reply to `_list`."""
+    if listed and words[0] == "claimed":
+        return _held(listed, words[1], int(words[3]))
+    return list(chain.from_iterable(batches))
+
+
+def _held(listed: Any, token: str, count: int) -> list[bytes]:
+    """Return the messages that `_list` has read; [] if the reply does not prove that this token holds all of them."""
+    if not isinstance(listed, list) or len(listed) != count + 1 or not listed[0].startswith(token.encode() + b" "):
+        return []
+    del listed[0]
+    return listed
 
 
 def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
@@ -306,11 +335,12 @@ def _new(lease_ms: int | str, max_messages: int, owner: str) -> LeaseRequest:
 def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int) -> Call:
     keys = engine.keys
     if request.mode == "new":  # most claims by far, so this path merges no keys
-        return script(
+        call = script(
             "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id,
             nonce=request.nonce, lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
             wait_ms=wait_ms, wait_end=until, channel=keys.channel,
         )  # fmt: skip
+        return _reading(engine, request, call)
     known = {"settled": keys.settled(request.id)}
     if request.mode == "named":
         known["done"] = keys.done(request.id)
@@ -319,6 +349,16 @@ def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int)
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
         wait_ms=wait_ms, wait_end=until, channel=keys.channel, **known,
     )  # fmt: skip
+
+
+def _reading(engine: LeasedEngine, request: LeaseRequest, call: Call) -> Call:
+    """Return a call that claims under a new id, followed by the command that reads many messages.
+
+    The lease of another id may exist already, with more messages than one reply should have.
+    """
+    if _PLAIN <= request.max_messages <= _INLINE:
+        return call._replace(then=_list(engine, request.id, request.max_messages))
+    return call
 
 
 def _keep(engine: LeasedEngine, request: LeaseRequest, error: BaseException) -> None:

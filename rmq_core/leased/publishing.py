@@ -42,12 +42,12 @@ from rmq_core.reports import Published, PublishReport
 def confirming(engine: LeasedEngine, call: Call) -> Call:
     """Return the call followed by the command that confirms its writes; unchanged when `durability` is None."""
     durability = engine.config.durability
-    return call if durability is None else call._replace(confirm=durability.command())
+    return call if durability is None else call._replace(then=durability.command())
 
 
 def apart(call: Call, reply: Any) -> tuple[Any, Any]:
-    """Return the reply of a call and the reply of its confirmation, None without one."""
-    return reply if call.confirm else (reply, None)
+    """Return the reply of a call and that of the command behind it, None without one."""
+    return reply if call.then else (reply, None)
 
 
 def check(engine: LeasedEngine, done: str, confirmed: Any) -> None:

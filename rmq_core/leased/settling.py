@@ -160,7 +160,7 @@ def _settle_some(
             if verdict in {"some", "all"}:
                 lease.state.settled, lease.state.partly = verdict == "all", True
                 outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
-                if call.confirm:
+                if call.then:
                     check(engine, f"acked messages of lease {lease.id!r}", confirmed)
                 if verdict == "all":
                     outcomes.update((index, _once_over(lease, index)) for index in indexes[first + step :])

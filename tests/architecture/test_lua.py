@@ -17,7 +17,7 @@ CALL = re.compile(r"""redis\.p?call\(\s*(['"])(\w+)\1\s*(?:,\s*([^,)]*))?""")
 
 def key_first(text: str) -> str:
     """Return the text without the words that some commands have before their key."""
-    text = re.sub(r"('(?:XGROUP|XINFO)'),\s*'\w+',", r"\1,", text)
+    text = re.sub(r"('(?:MEMORY|XGROUP|XINFO)'),\s*'\w+',", r"\1,", text)
     return re.sub(r"('XREAD(?:GROUP)?'),[^)]*?'STREAMS',", r"\1,", text)
 
 

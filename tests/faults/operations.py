@@ -161,6 +161,9 @@ OPERATIONS = (
     ),
     Operation("claim one", lambda queue, _: queue.claim(), published(3)),
     Operation("claim some", lambda queue, _: queue.claim(max_messages=10, owner="me"), published(15)),
+    Operation("claim many", lambda queue, _: queue.claim(max_messages=150), published(200)),
+    Operation("claim many at most", lambda queue, _: queue.claim(max_messages=200), published(150)),
+    Operation("claim many by id", lambda queue, _: queue.claim(max_messages=150, lease_id="job"), published(200)),
     Operation("claim for ever", lambda queue, _: queue.claim(max_messages=2), published(3), LeasedConfig(lease=None)),
     Operation("claim chunks", lambda queue, _: queue.claim(max_messages=LARGE), published(LARGE + 1)),
     Operation("claim everything", lambda queue, _: queue.claim(max_messages=LARGE), published(LARGE)),
@@ -175,6 +178,7 @@ OPERATIONS = (
     Operation("claim what is settled", lambda queue, _: queue.claim(lease_id="job"), settled),
     Operation("claim next", lambda queue, lease: queue.claim_next(ack=lease), claimed(1)),
     Operation("claim the next some", lambda queue, lease: queue.claim_next(ack=lease, max_messages=3), claimed(4)),
+    Operation("claim the next many", lambda queue, lease: queue.claim_next(ack=lease, max_messages=150), claimed(150)),
     Operation("claim no next", lambda queue, lease: queue.claim_next(ack=lease), lambda queue, _: _only(queue)),
     Operation("adopt", lambda queue, _: queue.adopt("job"), claimed(3, lease_id="job", owner="a")),
     Operation(

@@ -19,7 +19,8 @@ local function open_isolated(k, o, now)
     redis.call('ZREM', k.delayed, unpack(got))
     redis.call('RPUSH', k.lease, unpack(got))
     for i = 1, #got do bytes = bytes + #got[i] end
-    kept[#kept + 1], taken = got, taken + #got
+    if o.max < 100 then kept[#kept + 1] = got end
+    taken = taken + #got
   end
   redis.call('ZADD', k.leases, deadline, o.id)
   return claimed(token, deadline, taken, taken, failures, most), kept

@@ -247,7 +247,7 @@ def test_the_calls_of_a_batch_are_independent(rig: Rig) -> None:
 
 
 def test_a_durability_confirmation_is_sent_with_its_call(rig: Rig) -> None:
-    call = CALL._replace(confirm=("WAIT", 1, 100))
+    call = CALL._replace(then=("WAIT", 1, 100))
     assert rig.ask(call, b"accepted 0", 1) == (b"accepted 0", 1)
     assert rig.wire.sent[0].endswith(b"*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$3\r\n100\r\n")
     with pytest.raises(WrongKeyType):

@@ -52,7 +52,7 @@ def test_the_answer_of_a_wait_that_moves_contains_what_it_moved(slots: Slots) ->
 
 
 def test_a_confirmation_that_fails_does_not_hide_the_reply(slots: Slots) -> None:
-    want = CALL._replace(confirm=("WAITAOF", 1, 0, 5))
+    want = CALL._replace(then=("WAITAOF", 1, 0, 5))
     unknown = redis_errors.ResponseError("ERR unknown command 'WAITAOF'")
     assert answer(want, plan(want, slots), [b"accepted 0", unknown]) == (b"accepted 0", unknown)
 

@@ -26,7 +26,7 @@ def test_many_leases_are_extended_in_one_write_each_by_its_own_time() -> None:
 def test_an_ack_that_misses_the_requested_durability_still_took_effect() -> None:
     lease = held()
     core = engine(durability=Durability(2, timeout=0.1))
-    assert asked(ack(core, held()), (b"acked 1", 2))[0].confirm == ("WAIT", 2, 100)
+    assert asked(ack(core, held()), (b"acked 1", 2))[0].then == ("WAIT", 2, 100)
     with pytest.raises(NotDurable, match="acked lease 'job' in queue 'q'"):
         drive(ack(core, lease), [(b"acked 1", 1)])
     assert lease.state.settled
