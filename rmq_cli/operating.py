@@ -43,10 +43,13 @@ def add_to(app: typer.Typer, verb: Verb) -> None:
 def _parameter(taken: Argument) -> Parameter:
     name, kind, least = taken.name, taken.kind, taken.least
     text = taken.help + (" For one ID." if taken.single else "")
+    if kind is list:
+        shown = argument(help=text, metavar=taken.metavar)
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, shown])
     if taken.required:
-        shown = argument(help=text, min=least, metavar=name.upper())
+        shown = argument(help=text, min=least, metavar=taken.metavar or name.upper())
         return Parameter(name, Parameter.KEYWORD_ONLY, annotation=Annotated[kind, shown])
-    shown = option(taken.spelled, help=text, min=least)
+    shown = option(taken.spelled, help=text, min=least, metavar=taken.metavar or None)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown])
 
 
@@ -90,7 +93,8 @@ def _change(
     else:
         many, dead = next(iter(answer.values())), answer.get("dead")
         died = f", of which {dead:,} became dead letters" if dead else ""
-        say(verb.done.format(queue=queue, messages=counted(many, "message"), **more) + died)
+        words = {"messages": counted(many, "message")} if isinstance(many, int) else answer
+        say(verb.done.format(**{"queue": queue, **more, **words}) + died)
     if missing:
         complain(f"{verb.otherwise}: {', '.join(missing)}")
         raise typer.Exit(Exit.FAILED)

@@ -205,7 +205,8 @@ def _body(verb: Verb) -> type[OfQueue]:
     fields: dict[str, Any] = {}
     for each in verb.takes:
         longest = 10_000 if each.kind is str else None
-        kind, default = (each.kind, ...) if each.required else (each.kind | None, None)
+        own = list[str] if each.kind is list else each.kind
+        kind, default = (own, ...) if each.required else (own | None, None)
         fields[each.name] = (kind, Field(default, ge=each.least, max_length=longest, description=each.help))
     return create_model(verb.name, __base__=_OF[verb.needs], **fields)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from rmq_core.errors import ConfigurationError
 
@@ -138,3 +140,51 @@ class Durability:
         if isinstance(reply, list):
             return reply[0] >= 1 and reply[1] >= self.replicas
         return reply >= self.replicas
+
+
+STORED: Mapping[str, bool] = {"stored": True}
+"""The metadata of a config's field that `configure` can store with a queue, for all of its clients."""
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_DURATION = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})")
+
+
+def as_text(value: Any) -> Any:
+    """Return the value of a setting as JSON and command lines have it: None, a number, true, false or a text.
+
+    Texts are `90s`, `raise`, `drop_oldest`, `block 5` and `exponential 1 300 0.5`; other values, such as a Backoff of a
+    program's own, are represented.
+    """
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.15g}s"
+    if isinstance(value, Overflow):
+        return f"block {value.timeout:.15g}" if value.kind == "block" else value.kind
+    if isinstance(value, Exponential):
+        return f"exponential {value.base:.15g} {value.cap:.15g} {value.jitter:.15g}"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return repr(value)
+
+
+def of_text(value: Any) -> Any:
+    """Return what a text of `as_text` stands for; any other value is returned as it is, for the config to check.
+
+    Durations may have the units ms, s, m, h and d; `none` is None.
+    """
+    if not isinstance(value, str):
+        return value
+    if value in {"raise", "drop_oldest", "none"}:
+        return None if value == "none" else Overflow(value)
+    word, *rest = value.split(" ")
+    try:
+        if found := _DURATION.fullmatch(value):
+            return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        known: dict[str, Callable[..., Any]] = {"block": Overflow.BLOCK, "exponential": exponential}
+        return known[word](*map(float, rest))
+    except (KeyError, OverflowError, TypeError, ValueError):
+        return value
+
+
+def shown(name: str, value: Any) -> str:
+    """Return a setting as command lines have it."""
+    text = as_text(value)
+    return f"{name}={text if isinstance(text, str) else json.dumps(text)}"

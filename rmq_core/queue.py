@@ -236,7 +236,6 @@ class Connected(QueueBase[E]):
     """What a blocking and an asyncio queue have in common: they share a driver with their heartbeats, and close it."""
 
     client: Any
-    _driver: Any
     _owned: bool
 
     @Twin

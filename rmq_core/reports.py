@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import starmap
 from math import ceil
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope.codec import Message
 from rmq_core.messages import IsolatedGroup, Isolation
+from rmq_core.policy import as_text, shown
 
 
 class Published(NamedTuple):
@@ -185,3 +187,33 @@ class ConsumerRegistration(NamedTuple):
     finished: int
     before: str | None
     before_finished: int
+
+
+class Differing(NamedTuple):
+    """A program that passes other settings than those stored with the queue: its values, and when it last said so."""
+
+    program: str
+    passes: str
+    at: datetime
+
+
+class QueueSettings(NamedTuple):
+    """The settings of a queue, by name.
+
+    in_force: those that this queue object follows: the stored ones, else those of its config. stored: those that are
+    stored with the queue. differing: programs that passed other values within the last day, the latest first.
+    """
+
+    in_force: Mapping[str, Any]
+    stored: Mapping[str, Any]
+    differing: tuple[Differing, ...]
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON has it; `settings` names the stored ones as command lines do."""
+        stored, in_force = (
+            {name: as_text(value) for name, value in some.items()} for some in (self.stored, self.in_force)
+        )
+        said = ", ".join(starmap(shown, self.stored.items())) or "nothing"
+        differing = [{**each._asdict(), "at": each.at.isoformat()} for each in self.differing]
+        return {"settings": said, "stored": stored, "in_force": in_force, "differing": differing}

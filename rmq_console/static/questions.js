@@ -26,14 +26,14 @@ export async function askVerb({ label, picture, asks, explains, warns, takes }, 
   return yes ? Object.fromEntries(fields.filter(({ input }) => input.value).map(({ name, value }) => [name, value()])) : null;
 }
 
-/** The field of what a verb takes: a text or a number. */
+/** The field of what a verb takes: a text, texts separated by commas, or a number. */
 function field({ name, help, kind, required, least }) {
   const text = name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
-  const number = kind === "str" ? {} : { type: "number", min: least, step: kind === "int" ? 1 : "any" };
+  const number = kind === "str" || kind === "list" ? {} : { type: "number", min: least, step: kind === "int" ? 1 : "any" };
   const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", required, "aria-describedby": `about-${name}`, ...number });
   const problem = () => (input.validity.valueMissing ? `Fill in “${text}”` : input.validationMessage && `${text}: ${input.validationMessage}`);
   const element = h("div", {}, h("label", {}, h("span", {}, required ? text : `${text} (optional)`), input), h("p.hint", { id: `about-${name}` }, help));
-  return { name, input, problem, element, value: () => (kind === "str" ? input.value : input.valueAsNumber) };
+  return { name, input, problem, element, value: () => (kind === "list" ? input.value.split(",").map((each) => each.trim()) : kind === "str" ? input.value : input.valueAsNumber) };
 }
 
 export const askRedrive = (queue, many) =>

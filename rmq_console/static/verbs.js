@@ -22,7 +22,7 @@ export function verbButtons({ connection, queue, verbs, lacks }, needs, { state,
 function did({ done }, given, answer) {
   const died = answer.dead ? `, of which ${number(answer.dead)} became dead letters` : "";
   const text = done[0].toUpperCase() + done.slice(1);
-  const words = { ...given, messages: count(Number(Object.values(answer)[0]), "message") };
+  const words = { ...given, ...answer, messages: count(Number(Object.values(answer)[0]), "message") };
   return text.replace(/\{(\w+)\}/g, (_, name) => words[name]) + died;
 }
 

@@ -21,18 +21,20 @@ class Argument(NamedTuple):
     """What a verb gets besides what it changes: a parameter of `rmq`, a field of the API's request and of the question.
 
     name: of the method's parameter, which gets it by that name. help: a sentence. kind: a text, such as the name of
-    another queue, a whole number, or a float for seconds; least: the smallest number.
-    required: it is a parameter by its place. Any other is an option, which `rmq` calls `option`, or `--` and the name.
+    another queue, a whole number, a float for seconds, or a list of texts; least: the smallest number.
+    required: it is a parameter by its place, as a list is too. Any other is an option, which `rmq` calls `option`, or
+    `--` and the name. metavar: what the help of `rmq` calls it.
     single: it is about one message, so `rmq` takes it with one ID only.
     """
 
     name: str
     help: str
-    kind: type[str | int | float] = str
+    kind: type[str | int | float | list[str]] = str
     required: bool = False
     least: int | None = None
     option: str = ""
     single: bool = False
+    metavar: str = ""
 
     @property
     def spelled(self) -> str:
@@ -143,6 +145,21 @@ VERBS = {
             done="removed {messages} of {queue}", outcome="messages removed: {cancelled:d}", past="removed",
         ),
         Verb(
+            "configure", "configure", "queue", "settings that are stored with it",
+            takes=(
+                Argument(
+                    "settings", "Settings to store, as max_deliveries=5; none shows those in force.", list,
+                    metavar="NAME=VALUE",
+                ),
+                Argument("reset", "Settings to store no longer: their names, separated by commas.", metavar="NAMES"),
+            ),
+            label="Settings…", picture="edit", asks="Change the settings of {it}?",
+            explains="Store settings with {queue}. All of its clients follow them within two seconds, whatever their"
+            " own configs say. Settings that are not stored are each program's own.",
+            answer=lambda found: found.plain, done="{queue} stores {settings}", outcome="stored: {settings}",
+            past="configured",
+        ),
+        Verb(
             "unregister", "forget", "queue", "way to take a queue off the list",
             explains="Remove an empty queue from the list; fail for one that holds any messages, even dead letters."
             " Sensors, the queues page and `stats` no longer include it. Publishing to it with a new queue object lists"
@@ -171,6 +188,7 @@ OTHERS = {
     "peek": "peek",
     "remembered": "way to look up a deduplication key",
     "search": "search",
+    "settings": "settings that are stored with it",
     "server_time": "way to read the server's time",
     "totals": "history",
     "why": "way to explain a message",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange.loading import Parameter, Script
@@ -133,6 +133,20 @@ class Sleep(NamedTuple):
     seconds: float
 
 
+class Beside(Protocol):
+    """What a driver reads now and then beside its requests, with a plain command that it appends to their writes.
+
+    look: the command. look_at: the time of the monotonic clock from which on it is to be sent again.
+    """
+
+    look_at: float
+
+    @property
+    def look(self) -> tuple[Any, ...]: ...
+    def take(self, reply: Any) -> None:
+        """Get the reply, which may be an error; raise nothing."""
+
+
 class Interrupted(Exception):
     """The caller gave up waiting; the request may still have taken effect."""
 
@@ -164,7 +178,7 @@ Exchange: TypeAlias = Generator[Want, Any, R]
 
 
 def together(exchanges: Sequence[Exchange[R]]) -> Exchange[list[R]]:
-    """Run exchanges concurrently; each may yield only `Call`s. Each round's calls share one write, in order."""
+    """Run exchanges concurrently; each may yield only `Call`s and `Command`s. Those of a round share one write."""
     results: dict[int, R] = {}
     wants: dict[int, Any] = {}
     for at, exchange in enumerate(exchanges):

@@ -17,7 +17,7 @@ from redis import exceptions as errors
 
 from rmq_core.connection.clients import is_cluster
 from rmq_core.errors import WrongKeyType, hopeless, translate
-from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want, resending
+from rmq_core.exchange import Beside, Command, Exchange, Interrupted, Patience, Sleep, Want, resending
 from rmq_core.exchange.aio_pools import AsyncShare, NodePool, cancellable, loop_share
 from rmq_core.exchange.frames import (
     FAILURES,
@@ -65,7 +65,9 @@ class Canceller:
 
 
 class AsyncDriver:
-    """Runs exchanges for one queue on the event loop that calls it."""
+    """Runs exchanges for one queue on the event loop that calls it. beside: see `SyncDriver`."""
+
+    beside: Beside | None = None
 
     def __init__(self, client: Any, prefix: bytes, retry_budget_s: float) -> None:
         self.client = client
@@ -116,7 +118,7 @@ class AsyncDriver:
             if want.aside and is_cluster(self.client):
                 return await self._aside(want)
             return await self._persist(self._plain, want, want, patience)
-        planned = plan(want, self._slots)
+        planned = plan(want, self._slots).reading(self.beside)
         if patience.given_up and (planned.block_ms or patience.hurried):
             planned = planned._replace(given_up=patience.given_up)
         try:

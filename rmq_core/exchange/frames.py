@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
+from time import monotonic
 from typing import Any, NamedTuple
 
 import hiredis
@@ -13,7 +14,7 @@ from redis import ConnectionPool
 from redis import exceptions as errors
 
 from rmq_core.errors import FULL_POOL, translate
-from rmq_core.exchange import Appended, Call, Chain, Command, Listen, Packed, Pipeline, Wait, blocks_for
+from rmq_core.exchange import Appended, Beside, Call, Chain, Command, Listen, Packed, Pipeline, Wait, blocks_for
 from rmq_core.exchange.scripts import Slot, Slots
 
 RETRYABLE = (
@@ -56,16 +57,26 @@ class Frame(NamedTuple):
 class Plan(NamedTuple):
     """The commands of one write. The first may block for `block_ms`; the wait ends early if `given_up` is true.
 
-    sizes: how many commands each frame is sent as; None if it is one for each.
+    sizes: how many commands each frame is sent as; None if it is one for each. beside: what is read in the same write.
     """
 
     frames: list[Frame]
     block_ms: int = 0
     given_up: Callable[[], bool] | None = None
     sizes: list[int] | None = None
+    beside: Beside | None = None
+
+    def reading(self, beside: Beside | None) -> Plan:
+        """Return the plan with what is to be read beside it, if that will be due when its call is executed."""
+        if beside is None or monotonic() + self.block_ms / 1000 < beside.look_at:
+            return self
+        return self._replace(beside=beside)
 
     def packed(self, *, whole_scripts: bool = False) -> bytes:
         """Return the bytes to send; with `whole_scripts`, EVAL instead of EVALSHA."""
+        if self.beside:
+            beside: bytes = hiredis.pack_command(self.beside.look)
+            return self._replace(beside=None).packed(whole_scripts=whole_scripts) + beside
         if self.sizes:
             sent = (
                 transaction(each, each.call.appended) if each.call and each.call.appended else [each.whole]
@@ -79,10 +90,12 @@ class Plan(NamedTuple):
     @property
     def expected(self) -> int:
         """How many replies arrive."""
-        return sum(self.sizes) if self.sizes else len(self.frames)
+        return (sum(self.sizes) if self.sizes else len(self.frames)) + (self.beside is not None)
 
     def outcomes(self, replies: list[Any]) -> list[Any]:
         """Return one reply for each frame. Replies that are to be retried must have been raised before."""
+        if self.beside:
+            self.beside.take(replies.pop())
         if not self.sizes:
             return replies
         rest = iter(replies)
@@ -93,7 +106,7 @@ class Plan(NamedTuple):
 
     def again(self) -> Plan:
         """Return the plan for a resend: without the blocking command, unless that is the only one."""
-        return Plan(self.frames[1:]) if self.block_ms and not self.alone else self
+        return Plan(self.frames[1:], beside=self.beside) if self.block_ms and not self.alone else self
 
     @property
     def alone(self) -> bool:

@@ -69,6 +69,8 @@ class PublicDriver(SyncDriver):
     def _exchange(self, planned: Plan) -> list[Any]:
         replies = [self._ask(frame) for frame in planned.frames]
         raise_retryable(replies)
+        if planned.beside:
+            planned.beside.take(self._ask(Frame(planned.beside.look)))
         return replies
 
     def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:
@@ -95,6 +97,8 @@ class AsyncPublicDriver(AsyncDriver):
     async def _exchange(self, planned: Plan) -> list[Any]:
         replies = [await self._ask(frame) for frame in planned.frames]
         raise_retryable(replies)
+        if planned.beside:
+            planned.beside.take(await self._ask(Frame(planned.beside.look)))
         return replies
 
     async def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:

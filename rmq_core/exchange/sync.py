@@ -19,7 +19,7 @@ from redis import exceptions as errors
 from rmq_core.connection.clients import is_cluster
 from rmq_core.envelope.codec import process
 from rmq_core.errors import WrongKeyType, hopeless, translate
-from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want, resending
+from rmq_core.exchange import Beside, Command, Exchange, Interrupted, Patience, Sleep, Want, resending
 from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
@@ -43,7 +43,12 @@ _GRACE_S = 5.0
 
 
 class SyncDriver:
-    """Runs exchanges for one queue. Threads may share it; a forked child opens connections of its own."""
+    """Runs exchanges for one queue. Threads may share it; a forked child opens connections of its own.
+
+    beside: what it reads now and then with the same writes.
+    """
+
+    beside: Beside | None = None
 
     def __init__(self, client: Any, prefix: bytes, retry_budget_s: float) -> None:
         self.client = client
@@ -94,7 +99,7 @@ class SyncDriver:
             if want.aside and is_cluster(self.client):
                 return self._aside(want)
             return self._persist(self._plain, want, want, patience)
-        planned = plan(want, self._slots)
+        planned = plan(want, self._slots).reading(self.beside)
         if patience.given_up and (planned.block_ms or patience.hurried):
             planned = planned._replace(given_up=patience.given_up)
         try:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from rmq_core.exchange import Exchange
 from rmq_core.kernel.keys import Keys
 from rmq_core.kernel.registry import provisional
+from rmq_core.kernel.settings import Following, following
 from rmq_core.messages import Lease
 from rmq_core.observe.fact import Begin, Invocation
+from rmq_core.observe.journal import journaled
 from rmq_core.policy import seconds
 from rmq_core.protocol import Capabilities
 from rmq_core.twin import Awaited, Blocking
@@ -36,11 +38,13 @@ class Engine(Protocol):
     """The part of the state shared by a queue's operations that the queue classes use.
 
     prefix: the common prefix of the queue's keys. heartbeat_s: for how many seconds heartbeats extend a lease; None for
-    no heartbeats. registered: whether the name is registered for tools, or must not be. tally: what is not flushed to
-    the history yet; None if this client does not record.
+    no heartbeats. registered: whether the name is registered for tools, or must not be. simple: nothing is to be done
+    around its operations: the stored settings are known, and it keeps no journal. tally: what is not flushed to the
+    history yet; None if this client does not record.
     """
 
     registered: int
+    simple: bool
 
     @property
     def tally(self) -> Tally | None: ...
@@ -67,6 +71,7 @@ class KeyedEngine:
     __slots__ = ()
     keys: Keys
     config: Budgeted
+    simple = True
 
     @property
     def name(self) -> str:
@@ -112,12 +117,10 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         engine = self._engine
-        if self._begin is None:
+        if self._begin is None and engine.simple and engine.registered:
             exchange = operation(engine, *args, **kwargs)
         else:
-            exchange = self._begin(Invocation(engine, name, operation, args, kwargs))
-        if not engine.registered:
-            exchange = provisional(engine, self.discipline, exchange)
+            exchange = _begun(self, Invocation(engine, name, operation, args, kwargs))
         result = self._driver.run(exchange)
         tally = self._tally
         if tally is None or (blocking and not (tally.noted and monotonic() >= tally.next_at)):
@@ -140,6 +143,15 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
         each.__qualname__ = f"{queue_class.__qualname__}.{name}"
     method.listed = listed
     return method  # type: ignore[no-any-return]
+
+
+def _begun(queue: Any, call: Invocation) -> Exchange[Any]:
+    """Run an operation with what is to be done around it, once the stored settings are known: they decide on it."""
+    engine, begin = call.engine, queue._begin or Invocation.exchange  # noqa: SLF001  the same module
+    if not engine.simple:
+        yield from following(engine)
+    exchange = journaled(begin, call) if getattr(engine, "journal", None) else begin(call)
+    return (yield from exchange if engine.registered else provisional(engine, queue.discipline, exchange))
 
 
 def _itself(result: Any) -> Any:
@@ -221,6 +233,7 @@ class QueueBase(Generic[E]):
 
     discipline: str
     capabilities: Capabilities
+    _driver: Any
     _closed = False
 
     def __init_subclass__(cls) -> None:
@@ -234,6 +247,7 @@ class QueueBase(Generic[E]):
         self._tally = engine.tally
         self._begin: Begin | None = None
         self._connect(redis)
+        self._driver.beside = engine if isinstance(self._recorder, Following) else None
 
     def _connect(self, redis: Any) -> None:
         raise NotImplementedError

@@ -23,6 +23,8 @@ rmq:{q}:wake         list    tokens that wake waiters; expires
 rmq:{q}:timer        string  next due time and the waiter that is responsible for it; expires
 rmq:{q}:slot:<c>/h   string  number of the last flush of a client; expires
 rmq:{q}:history      hash    counts and latencies per minute and hour, totals, marks; expires
+rmq:{q}:settings     string  settings that all clients follow, JSON: name -> value
+rmq:{q}:differing    zset    programs whose configs differ from them -> when they last said so, ms; expires
 rmq:{q}:journal      stream  who published, claimed and settled which messages, off by default
 rmq:{q}:channel      pubsub  one notification for the watchers that requested one
 rmq:queues           set     names of all queues, for tools
@@ -105,6 +107,8 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     channel: bytes
     history: bytes
     journal: bytes
+    settings: bytes
+    differing: bytes
 
     def of(self, place: str) -> bytes:
         """Return the key of that name, for a place that a caller chose."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
 from rmq_core.observe.journal import JournalLength
-from rmq_core.policy import Backoff, Durability, Overflow, check_all, milliseconds, seconds, whole
+from rmq_core.policy import STORED, Backoff, Durability, Overflow, check_all, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
 
 DISCIPLINE = "leased"
@@ -36,6 +36,9 @@ class ScriptSettings(NamedTuple):
 class LeasedConfig(PayloadLimits):
     """Settings of a LeasedQueue. Durations are seconds or timedelta; sizes are bytes.
 
+    What is marked as STORED can be stored with the queue, by `queue.admin.configure`; then it holds for all programs,
+    whatever they pass here.
+
     lease: how long a claim holds its messages unless it is extended; None means for ever (an operator can release it).
     max_hold: the longest time that heartbeats may keep a lease, counted from its claim; None for no limit.
     max_deliveries: after this many failed deliveries a message becomes a dead letter; deliveries in which it failed
@@ -53,28 +56,30 @@ class LeasedConfig(PayloadLimits):
     """
 
     lease: timedelta | float | None = 300
-    max_hold: timedelta | float | None = None
-    max_deliveries: int | None = 10
-    backoff: Backoff | None = None
-    max_ready: int | None = None
-    overflow: Overflow = Overflow.RAISE
-    dedup: bool = False
+    max_hold: timedelta | float | None = field(default=None, metadata=STORED)
+    max_deliveries: int | None = field(default=10, metadata=STORED)
+    backoff: Backoff | None = field(default=None, metadata=STORED)
+    max_ready: int | None = field(default=None, metadata=STORED)
+    overflow: Overflow = field(default=Overflow.RAISE, metadata=STORED)
+    dedup: bool = field(default=False, metadata=STORED)
     dedup_key: Callable[[Any], str] | None = None
-    dedup_window: timedelta | float = 3600
-    settled_ttl: timedelta | float = 7 * 86400
-    max_dead: int = 100_000
-    completed_log: int = 0
-    failed_log: int = 0
+    dedup_window: timedelta | float = field(default=3600, metadata=STORED)
+    settled_ttl: timedelta | float = field(default=7 * 86400, metadata=STORED)
+    max_dead: int = field(default=100_000, metadata=STORED)
+    completed_log: int = field(default=0, metadata=STORED)
+    failed_log: int = field(default=0, metadata=STORED)
     durability: Durability | None = None
     retry_budget: timedelta | float = 30
     history: bool = True
-    journal: int | timedelta | None = None
+    journal: int | timedelta | None = field(default=None, metadata=STORED)
 
     def __post_init__(self) -> None:
         PayloadLimits.__post_init__(self)
         self._check_numbers()
         if not isinstance(self.overflow, Overflow):
             raise ConfigurationError(f"overflow must be an Overflow, as Overflow.BLOCK(5) is, not {self.overflow!r}")
+        if not isinstance(self.dedup, bool):
+            raise ConfigurationError(f"dedup must be true or false, not {self.dedup!r}")
         if self.overflow != Overflow.RAISE and self.max_ready is None:
             raise ConfigurationError("overflow needs max_ready: how many messages may wait")
         if self.overflow == Overflow.DROP_OLDEST and (self.dedup or self.dedup_key is not None):

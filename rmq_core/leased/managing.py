@@ -308,7 +308,8 @@ def remembered(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[float |
 def unregister(engine: LeasedEngine) -> Exchange[None]:
     """Remove an empty queue from the list of queues, so that tools no longer inspect it.
 
-    Raises QueueNotEmpty, which names what the queue holds, dead letters and logs included. Another process that has
+    The settings stored with it are removed too. Raises QueueNotEmpty, which names what the queue holds, dead letters
+    and logs included. Another process that has
     published to the queue before does not add it to the list again; a new queue object does with its first publish or
     claim. On a cluster the list has a slot of its own, so that the check and the removal are two steps.
     """

@@ -157,10 +157,11 @@ def publish(
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     digests = () if entry.digest is None else (entry.digest,)
-    call = _call(engine, Chunk((entry.id,), (entry.body,), digests, entry.delay_ms))
+    chunk = Chunk((entry.id,), (entry.body,), digests, entry.delay_ms)
+    call = _call(engine, chunk)
     reply, confirmed = apart(call, (yield call))
     if not reply.startswith(b"accepted"):
-        reply, confirmed = yield from _insist(engine, call, reply)
+        reply, confirmed = yield from _insist(engine, chunk, reply)
     _, dropped, *verdict = reply.split()
     accepted = verdict != [b"0"]
     if accepted:
@@ -330,24 +331,25 @@ def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[
                 tally.clock.appends -= reply.startswith(b"stale")
                 reply, confirmed = apart(again, (yield again))
             if not reply.startswith(b"accepted"):
-                reply, confirmed = yield from _insist(engine, again, reply)
+                reply, confirmed = yield from _insist(engine, chunk, reply)
         tally.add(chunk, reply)
         check(engine, "published", confirmed)
 
 
-def _insist(engine: LeasedEngine, call: Call, reply: bytes) -> Exchange[tuple[bytes, Any]]:
-    """Retry a refused call while the queue is full and `Overflow.BLOCK` allows; return the last reply."""
-    overflow, pause, began, confirmed = engine.config.overflow, 0.005, None, None
+def _insist(engine: LeasedEngine, chunk: Chunk, reply: bytes) -> Exchange[tuple[bytes, Any]]:
+    """Publish a refused chunk again while the queue is full and `Overflow.BLOCK` allows; return the last reply."""
+    pause, began, confirmed = 0.005, None, None
     while not reply.startswith(b"accepted"):
         if not reply.startswith(b"full"):
             raise ScriptFailed(f"publish got unexpected reply {reply.decode()!r}")
         now = int(reply.split()[1])
-        began = now if began is None else began
+        began, overflow = now if began is None else began, engine.config.overflow  # it may be changed meanwhile
         if overflow.kind != "block" or now - began >= overflow.timeout * 1000:
             most = engine.config.max_ready
             raise QueueFull(f"queue {engine.keys.name!r} has no room: max_ready={most} messages may wait; claim some")
         yield Sleep(pause)
         pause = min(2 * pause, 0.25)
+        call = _call(engine, chunk)
         reply, confirmed = apart(call, (yield call))
     return reply, confirmed
 
@@ -511,8 +513,9 @@ def publish_staged(
     publication = new_id()
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
-    call = _commit(engine, publication, full, (sink, batch), milliseconds("remember", remember, minimum=0.001))
-    if not (yield from _committed(engine, call, sum(each.count for each in full))):
+    keep_ms = milliseconds("remember", remember, minimum=0.001)
+    commit = partial(_commit, engine, publication, full, (sink, batch), keep_ms)
+    if not (yield from _committed(engine, commit, sum(each.count for each in full))):
         yield from drop_staged(engine, full)
         return False
     if full:
@@ -597,13 +600,14 @@ def _commit(
     return confirming(engine, call)
 
 
-def _committed(engine: LeasedEngine, call: Call, total: int) -> Exchange[bool]:
+def _committed(engine: LeasedEngine, commit: Callable[[], Call], total: int) -> Exchange[bool]:
     """Commit; retry while the queue is full, if `Overflow.BLOCK` allows. Return False if published before.
 
     total: how many messages are staged; no wait makes room for more than `max_ready`.
     """
-    overflow, most, pause, began = engine.config.overflow, engine.settings.max_ready, 0.005, None
+    pause, began = 0.005, None
     while True:
+        call = commit()
         reply, confirmed = apart(call, (yield call))
         verdict, _, rest = reply.decode().partition(" ")
         if verdict in {"committed", "before"}:
@@ -614,6 +618,7 @@ def _committed(engine: LeasedEngine, call: Call, total: int) -> Exchange[bool]:
         if verdict != "full":
             raise ScriptFailed(f"publish_staged got unexpected reply {reply.decode()!r}")
         began = int(rest) if began is None else began
+        overflow, most = engine.config.overflow, engine.settings.max_ready  # they may be changed meanwhile
         if total > most or overflow.kind != "block" or int(rest) - began >= overflow.timeout * 1000:
             remedy = "publish fewer at once or raise max_ready" if total > most else "claim some"
             raise QueueFull(f"queue {engine.name!r} cannot hold {total} staged messages: max_ready={most}; {remedy}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rmq_core.admin.configuring import Configured
 from rmq_core.admin.history import Recorded, read_journal
 from rmq_core.admin.verbs import Admin
 from rmq_core.connection.clients import is_cluster, opened
@@ -16,8 +17,6 @@ from rmq_core.kernel.transfer import Importable
 from rmq_core.leased import claiming, explaining, inspecting, managing, publishing, settling, surveying, transfer
 from rmq_core.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
 from rmq_core.leased.state import LeasedEngine
-from rmq_core.observe.fact import begin_with
-from rmq_core.observe.journal import journaled
 from rmq_core.protocol import open_async_queue, open_queue
 from rmq_core.queue import LargeLeaseFacade
 from rmq_core.reports import Backlog
@@ -49,8 +48,6 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     ) -> None:
         self.config = config or LeasedConfig()
         super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
-        if self._engine.journal is not None:
-            begin_with(self, journaled)
 
     publish = Method(publishing.publish)
     publish_many = Method(publishing.publish_many)
@@ -73,7 +70,7 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     settled = Method(inspecting.settled)
 
 
-class LeasedAdmin(Recorded, Admin[LeasedEngine, W]):
+class LeasedAdmin(Recorded, Configured, Admin[LeasedEngine, W]):
     """What operators do with a LeasedQueue: `queue.admin`."""
 
     release_lease = Method(managing.release_lease)

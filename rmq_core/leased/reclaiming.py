@@ -6,6 +6,7 @@ from rmq_core.envelope.codec import nonce
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.kernel.settings import fresh
 from rmq_core.kernel.settling import Reclaimed, without_trimmed
 from rmq_core.leased.state import LeasedEngine
 
@@ -25,6 +26,7 @@ def reclaim_lease(
 ) -> Exchange[Reclaimed]:
     """Reclaim a lease; `when`, `reason` and `required` are the arguments of the script, `required` for `only_of`."""
     keys, token, done = engine.keys, "", Reclaimed()
+    yield from fresh(engine)
     while True:
         reply = yield script(
             "leased/reclaim", keys, engine.settings, lease=keys.lease(lease_id), settled=keys.settled(lease_id),

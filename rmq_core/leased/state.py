@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 from rmq_core.errors import LeaseLost
 from rmq_core.events import OnEvent, Operation
 from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import LeasedKeys
+from rmq_core.kernel.settings import Following
 from rmq_core.kernel.settling import lost
 from rmq_core.leased.config import LeasedConfig, ScriptSettings
 from rmq_core.messages import Lease
@@ -20,7 +22,7 @@ from rmq_core.policy import milliseconds, seconds
 
 
 @dataclass(eq=False)
-class LeasedEngine(KeyedEngine, Observer):
+class LeasedEngine(KeyedEngine, Following, Observer):
     """State of a queue object. `unanswered` maps ids of claims that ended without a reply to their nonces."""
 
     keys: LeasedKeys
@@ -34,14 +36,31 @@ class LeasedEngine(KeyedEngine, Observer):
     settings: ScriptSettings = field(init=False)
     own_lease_ms: int | str = field(init=False)
     dedup_window_ms: int = field(init=False)
+    own: LeasedConfig = field(init=False)
+    stored: bytes | None = field(default=None, init=False)
+    known: bool = field(default=False, init=False)
+    look_at: float = field(default=-inf, init=False)
+    simple: bool = field(default=False, init=False)
+    differs: str = field(default="", init=False)
+    say_at: float = field(default=inf, init=False)
 
     def __post_init__(self, on_event: OnEvent | None) -> None:
-        self.journal = JournalLength.of(self.config.journal)
-        self.tally = Tally(entries=self.journal is None) if self.config.history else None
+        self.own = self.config
+        self.tally = Tally() if self.config.history else None
         self.sinks = () if on_event is None else (emitting(self.keys.name, on_event),)
-        self.settings = self.config.for_scripts
         self.own_lease_ms = self.config.lease_ms
-        self.dedup_window_ms = milliseconds("dedup_window", self.config.dedup_window)
+        self.use(self.config)
+
+    def use(self, config: LeasedConfig) -> None:
+        self.config, self.settings = config, config.for_scripts
+        self.dedup_window_ms = milliseconds("dedup_window", config.dedup_window)
+        self.journal = JournalLength.of(config.journal)
+        if self.tally is not None:
+            self.tally.entries = self.journal is None
+
+    @property
+    def settled(self) -> bool:
+        return self.journal is None and super().settled
 
     @property
     def heartbeat_s(self) -> float | None:

@@ -1,5 +1,5 @@
--- Removes an empty queue from the list of queues, its history and its journal; changes nothing otherwise.
--- KEYS: ready  delayed  leases  dead  completed  failed  history  journal  names?, set of all queue names, omitted on a
+-- Removes an empty queue from the list of queues, its history, journal and settings; changes nothing otherwise.
+-- KEYS: ready  delayed  leases  dead  completed  failed  history  journal  settings  differing  names?, set of all queue names, omitted on a
 --         cluster, where it is in another slot
 -- ARGV: name
 -- Reply: {ready, isolated, delayed, leases, dead, completed, failed}: how many there are of each.
@@ -10,6 +10,6 @@ local held = {redis.call('LLEN', ready), isolated, redis.call('ZCARD', delayed) 
 for i = 1, 7 do
   if held[i] > 0 then return held end
 end
-redis.call('UNLINK', history, journal)
+redis.call('UNLINK', history, journal, settings, differing)
 if names then redis.call('SREM', names, name) end
 return held

@@ -56,6 +56,7 @@ class Act(StrEnum):
     PURGE = "purge", ""
     PAUSE = "pause", ""
     RESUME = "resume", ""
+    CONFIGURE = "configure", ""
 
 
 ENTRIES = {str(act): act.entry for act in Act if act.entry}

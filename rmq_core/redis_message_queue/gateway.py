@@ -167,6 +167,7 @@ class Channels:
         channel = self._made.get(name)
         if channel is None:
             engine = LeasedEngine(LeasedKeys(name), self.config.leased())
+            engine.look_at = inf  # its arguments are its interface: it follows no settings stored with the queue
             made = Channel(engine, self._driver(engine), self.config, self._io_mode)
             channel = self._made.setdefault(name, made)
         return channel, part

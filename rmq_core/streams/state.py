@@ -242,6 +242,7 @@ class StreamEngine(Observer):
     unanswered: deque[str] = field(default_factory=deque)
     tally: None = field(default=None, init=False)  # it keeps no history
     sinks: tuple[Sink, ...] = field(init=False)
+    simple = True
 
     def __post_init__(self, on_event: OnEvent | None) -> None:
         self.sinks = () if on_event is None else (emitting(self.name, on_event),)

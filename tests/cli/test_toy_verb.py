@@ -77,7 +77,7 @@ async def test_it_is_a_route_and_a_button(server_url: str, redis_client: Any) ->
     ]
     assert shown[0]["verbs"][-1]["takes"][1] == {
         "name": "touches", "help": "How often.", "kind": "int", "required": False, "least": 1, "option": "--times",
-        "single": False,
+        "single": False, "metavar": "",
     }  # fmt: skip
     assert ([each.status_code for each in wrong], touched(redis_client)) == ([422, 422], {"m1": "thumb 3"})
     assert (audit.lines[1]["event"], audit.lines[1]["outcome"]) == ("rmq_touch", "done: messages touched: 1")

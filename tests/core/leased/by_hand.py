@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any, TypeVar
 
 from rmq_core.envelope import codec
@@ -22,7 +23,9 @@ TOKEN = "7.abc"
 
 def engine(*, on_event: OnEvent | None = None, registered: bool = True, **settings: Any) -> LeasedEngine:
     """Return an engine of the queue `q`, by default one that has registered its name before."""
-    return LeasedEngine(LeasedKeys("q"), LeasedConfig(**settings), on_event, registered)
+    made = LeasedEngine(LeasedKeys("q"), LeasedConfig(**settings), on_event, registered)
+    made.look_at = inf  # it has read the settings that are stored with the queue
+    return made
 
 
 def result(exchange: Exchange[R], *replies: Any) -> R:

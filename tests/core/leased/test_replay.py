@@ -47,6 +47,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     ],
     "cancel": lambda queue, _: queue.admin.cancel(queue.admin.peek()[0].id),
     "forget": lambda queue, _: queue.admin.forget("known"),
+    "configure": lambda queue, _: queue.admin.configure(max_deliveries=5, reset="backoff").stored,
     "pause": lambda queue, _: (queue.admin.pause(), queue.stats().paused),
 }
 

@@ -1,0 +1,162 @@
+"""Settings that are stored with a queue: every client follows them, whatever its own config says.
+
+A queue object reads them before its first operation, and then about once a second: a driver appends the GET to a write
+that it sends anyway. So a queue without stored settings costs no script and no round trip more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import MISSING, Field, fields, replace
+from time import monotonic
+from typing import Any
+
+from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, WrongKeyType, translate
+from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.observe.history import actor
+from rmq_core.policy import of_text, shown
+
+_log = logging.getLogger("rmq")
+INTERVAL_S = 1.0
+_SAY_AGAIN_S = 3600.0
+_DAY_MS = 86_400_000
+_MOST_TOLD = 10_000
+_told: set[tuple[bytes, str]] = set()
+
+
+class Following:
+    """The part of an engine that follows the settings stored with its queue. No IO.
+
+    own: the program's config. config: the one in force. stored: the text that was read last, None for none. known:
+    whether it was read. look_at: when to read it again. simple: whether operations need nothing done around them.
+    differs: in what the program's config differs; say_at: when to record that.
+    """
+
+    keys: Any
+    config: Any
+    own: Any
+    stored: bytes | None
+    known: bool
+    look_at: float
+    simple: bool
+    differs: str
+    say_at: float
+
+    def use(self, config: Any) -> None:
+        """Follow a config from now on; the discipline sets what it derives from it."""
+        raise NotImplementedError
+
+    @property
+    def look(self) -> tuple[Any, ...]:
+        """The command that reads the settings."""
+        return "GET", self.keys.settings
+
+    def take(self, reply: Any) -> None:
+        """Apply the reply to `look`. Settings that may not be read, or that are none, leave the config as it is."""
+        self.look_at = monotonic() + INTERVAL_S
+        if isinstance(reply, Exception):
+            error = reply if isinstance(reply, RedisMessageQueueError) else translate(reply)
+            tell(self, f"the settings stored with it cannot be read: {error}")
+        elif reply != self.stored:
+            stored = reply.encode() if isinstance(reply, str) else reply
+            config, problems = in_force(self.own, stored)
+            self.use(config)
+            self.stored = stored
+            for problem in problems:
+                tell(self, f"a stored setting is ignored: {problem}")
+            self.differs = differences(self.own, config)
+            self.say_at = monotonic()
+            if self.differs:
+                tell(self, f"the settings stored with it are used instead of this program's {self.differs}")
+        self.known = True
+        self.simple = self.settled
+
+    @property
+    def settled(self) -> bool:
+        """Whether the settings are known, and nothing is to be recorded about them."""
+        return self.known and not (self.differs and monotonic() >= self.say_at)
+
+
+def tell(engine: Any, text: str) -> None:
+    """Warn once in this process."""
+    if (known := (engine.keys.settings, text)) not in _told and len(_told) < _MOST_TOLD:
+        _told.add(known)
+        _log.warning("queue %r: %s", engine.keys.name, text)
+
+
+def following(engine: Any) -> Exchange[None]:
+    """Read the stored settings before the first operation, and record in what the program's config differs."""
+    if not engine.known:
+        yield from fresh(engine)
+    if engine.differs and monotonic() >= engine.say_at:
+        engine.say_at = monotonic() + _SAY_AGAIN_S
+        with suppress(RedisMessageQueueError):  # the program's log says it too
+            yield script("kernel/differing", engine.keys, program=f"{actor()}\t{engine.differs}", keep_ms=_DAY_MS)
+    engine.simple = engine.settled
+
+
+def fresh(engine: Any) -> Exchange[None]:
+    """Read the stored settings if they were not read within the last second.
+
+    A reclaim does so itself: it may be one of many queues that share a driver, which reads none for them.
+    """
+    if monotonic() < engine.look_at:
+        return
+    try:
+        engine.take((yield Command(engine.look)))
+    except (ScriptFailed, WrongKeyType) as error:
+        engine.take(error)
+
+
+def storable(config: Any) -> dict[str, Field[Any]]:
+    """Return the fields of a config, or of its class, that can be stored with a queue."""
+    return {each.name: each for each in fields(config) if each.metadata.get("stored")}
+
+
+def in_force(own: Any, stored: bytes | None) -> tuple[Any, list[str]]:
+    """Return a program's config with the stored settings, and what is wrong with settings that are left out."""
+    if stored is None:
+        return own, []
+    try:
+        given = json.loads(stored)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        return own, ["the key holds no JSON object"]
+    known = {name: of_text(given[name]) for name in storable(own) if name in given}
+    problems = [f"this version of RMQ knows no {name}" for name in sorted(given.keys() - known.keys())]
+    try:
+        return replace(own, **known), problems
+    except ConfigurationError:  # with the program's other settings, or by a later version: use those that fit
+        config = own
+        for name, value in known.items():
+            try:
+                config = replace(config, **{name: value})
+            except ConfigurationError as error:
+                problems.append(str(error))
+        return config, problems
+
+
+def differences(own: Any, config: Any) -> str:
+    """Return the settings that a program passes and that are not in force: `max_deliveries=3, dedup=true`."""
+    found = []
+    for name, each in storable(own).items():
+        passed = getattr(own, name)
+        if passed != _default(each) and not _same(passed, getattr(config, name)):
+            found.append(shown(name, passed))
+    return ", ".join(found)
+
+
+def _default(each: Field[Any]) -> Any:
+    return each.default if each.default_factory is MISSING else each.default_factory()
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other or _in_seconds(one) == _in_seconds(other))
+
+
+def _in_seconds(value: Any) -> Any:
+    return value.total_seconds() if hasattr(value, "total_seconds") else value
