@@ -26,8 +26,8 @@ from rmq_core.messages import Lease, Sizes, token_of
 from rmq_core.policy import whole
 
 R = TypeVar("R")
-_FEW, _MANY = 1000, 4000
-"""How many messages are few; and how many one request reads at most."""
+_FEW, _MANY, _MOST_PLAIN = 1000, 4000, 8000
+"""How many messages are few; and how many one request reads at most: by the script, and by plain commands."""
 _SAMPLE = 64
 _LARGE, _MOST, _HUGE = 16 << 10, 8 << 20, 1 << 30
 """Bytes: of a message that plain commands do not read; of a reply; of a lease in which LRANGE takes long to begin."""
@@ -111,7 +111,7 @@ def _at_once(lease: Lease) -> int:
     usual = sizes.total / sizes.seen
     if not 0.9 * usual <= sizes.average <= 1.5 * usual:
         return 0
-    return min(_FEW if sizes.average * lease.count > _HUGE else _MANY, int(_MOST / sizes.average))
+    return min(_FEW if sizes.average * lease.count > _HUGE else _MOST_PLAIN, int(_MOST / sizes.average))
 
 
 def _measured_part(engine: LeasedEngine, lease: Lease, lo: int, hi: int) -> Exchange[Part | None]:

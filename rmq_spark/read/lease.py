@@ -19,7 +19,7 @@ from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.read.values import VALUE, with_value
 from rmq_spark.schema import LEASED, MESSAGE_SCHEMA, ArrowBatch, leased_batch
 
-FETCH = 10_000  # messages per fetch, unless they exceed BATCH_BYTES
+FETCH = 8_000  # messages per fetch, as many as one request reads, unless they exceed BATCH_BYTES
 BATCH_BYTES = 8 << 20
 FIRST_FETCH = 64  # messages: their size is not known before the first fetch
 

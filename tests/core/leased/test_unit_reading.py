@@ -37,9 +37,9 @@ def test_sizes_decide_whether_plain_commands_read(longest: int, average: int) ->
     ("average", "count", "last"),
     [
         (200, 3_000, 3_000),
-        (200, 4_001, 4_000),
+        (200, 8_001, 8_000),
         (8 * KIB, 10_000, 1_024),
-        (200, 5_368_709, 4_000),
+        (200, 5_368_709, 8_000),
         (200, 5_368_710, 1_000),
     ],
 )
