@@ -149,8 +149,9 @@ def _plain_part(engine: LeasedEngine, lease: Lease, lo: int, hi: int) -> Exchang
 def _measure(lease: Lease, envelopes: Sequence[bytes]) -> None:
     if envelopes and (sizes := lease.state.sizes):
         lengths = list(map(len, envelopes))
+        most = max(lengths)
         seen, total, longest, average = sizes
-        lease.state.sizes = Sizes(seen + len(lengths), total + sum(lengths), max(longest, *lengths), average)
+        lease.state.sizes = Sizes(seen + len(lengths), total + sum(lengths), max(longest, most), average)
 
 
 def _part(reply: Sequence[Any], lo: int) -> Part | None:
