@@ -66,13 +66,16 @@ class Drain:
 
     def __init__(self, queue: LeasedQueue, identity: TaskIdentity, bounds: Bounds) -> None:
         self._queue, self._identity, self._bounds = queue, identity, bounds
-        self._delay = bounds.failed_delay_s
-        if self._delay is None and queue.config.backoff is None:
-            self._delay = FAILED_DELAY_S
         self.report: ConsumeReport = {
             "queue": queue.name, "ended": "empty", "claimed": 0, "acked": 0, "failed": 0, "dead": 0,
             "isolated": 0, "settled_before": False,
         }  # fmt: skip
+
+    @property
+    def _delay(self) -> float | None:
+        """How long a failed message waits; None for the backoff of the queue, which may be stored with it."""
+        given = self._bounds.failed_delay_s
+        return FAILED_DELAY_S if given is None and self._queue.config.backoff is None else given
 
     def batches(self) -> Iterator[TaskBatch]:
         """Claim and yield one batch after another; the caller must work on each before it requests the next."""

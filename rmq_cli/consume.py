@@ -16,14 +16,14 @@ import typer
 
 from rmq_cli import records
 from rmq_cli.doctor_checks import paused
-from rmq_cli.opening import At, LeaseSeconds, Queue, RetryAfter, Settings, argument, option
+from rmq_cli.opening import At, LeaseSeconds, Queue, RetryAfter, argument, option
 from rmq_cli.output import Exit, complain, here, json_of, note, plain
 from rmq_core.batch import Batch
 from rmq_core.envelope.codec import Message, plain_fields
 from rmq_core.errors import ConfigurationError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.messages import Lease
-from rmq_core.protocol import WorkQueue
+from rmq_core.protocol import DEFAULT, WorkQueue
 from rmq_core.reports import RunReport
 from rmq_core.running import Abandoned, Refused
 
@@ -98,7 +98,6 @@ def consume(
     follow: _Follow = False,
     lease: LeaseSeconds = None,
     retry_after: RetryAfter = None,
-    settings: Settings = None,
     at: At,
 ) -> None:
     """Take messages: print and ack each, or run a command for each.
@@ -109,7 +108,7 @@ def consume(
     """
     if command and shutil.which(command[0]) is None:
         raise ConfigurationError(f"command {command[0]!r} was not found; nothing was claimed")
-    with at.queue(queue, settings) as opened, closing(Stopping()) as stopping:
+    with at.queue(queue) as opened, closing(Stopping()) as stopping:
         consumer = Consumer(opened, command or (), stopping, most, as_json=at.as_json)
         if follow and (why := paused(opened)):
             complain(why)
@@ -123,8 +122,13 @@ def consume(
 
 
 def pause_after_failure(queue: WorkQueue, retry_after_s: float | None) -> float | None:
-    """Return after how many seconds a failed message is ready again: else it might fail repeatedly without a pause."""
-    return _RETRY_S if retry_after_s is None and queue.capabilities.delay else retry_after_s
+    """Return after how many seconds a failed message is ready again: else it might fail repeatedly without a pause.
+
+    None leaves it to the backoff that is stored with a leased queue.
+    """
+    if retry_after_s is not None or not queue.capabilities.delay:
+        return retry_after_s
+    return None if queue.discipline == DEFAULT and queue.admin.settings().stored.get("backoff") else _RETRY_S
 
 
 class Consumer:

@@ -18,11 +18,20 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from rmq_cli.doctor_checks import Finding, Level, examine, examine_formats, examine_pause, gather, needed
+from rmq_cli.doctor_checks import (
+    Finding,
+    Level,
+    examine,
+    examine_formats,
+    examine_pause,
+    examine_settings,
+    gather,
+    needed,
+)
 from rmq_cli.opening import At, Registered, Server, argument, connected
 from rmq_cli.output import Exit, console, counted, emit, plain, table
 from rmq_core.admin.verbs import can
-from rmq_core.errors import FormatMismatch, RedisMessageQueueError, ScriptFailed
+from rmq_core.errors import FormatMismatch, RedisMessageQueueError, ScriptFailed, WrongKeyType
 from rmq_core.protocol import DEFAULT
 from rmq_core.reports import LeaseInfo
 
@@ -87,7 +96,8 @@ def doctor(queue: _Name = None, *, at: At) -> None:
 
     The exit code is 1 when something must be changed. It queries Airflow and Dagster if they are installed and
     configured here, and warns of settings of theirs that stop queues. For a named queue, it reports whether the queue
-    is paused and which leases have a holder that has ended.
+    is paused, which programs pass other settings than those stored with it, and which leases have a holder that has
+    ended.
     """
     with connected(at.url) as server:
         known = at.discipline or _discipline_of(server, queue)
@@ -126,13 +136,14 @@ def _formats(server: Server, queue: str | None, discipline: str) -> list[Finding
 
 def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
     with server.queue(queue, discipline) as opened:
-        if not can(opened, "leases"):
-            return []
         try:
-            return [examine_pause(opened), *examine_leases(queue, opened.admin.leases(_LISTED))]
+            found = list(examine_settings(opened)) if can(opened, "settings") else []
+            if can(opened, "leases"):
+                found += [examine_pause(opened), *examine_leases(queue, opened.admin.leases(_LISTED))]
+            return found
         except FormatMismatch:  # another finding names the format and the version to install
             return []
-        except ScriptFailed as error:  # the user lacks a permission; another finding names it
+        except (ScriptFailed, WrongKeyType) as error:  # the user lacks a permission; another finding names it
             return [Finding(Level.UNKNOWN, "queue", str(error))]
 
 

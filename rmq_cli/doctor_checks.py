@@ -487,6 +487,17 @@ def paused(queue: Any) -> str | None:
     return f"{queue.name} is paused: {_ADVICE}" if can(queue, "resume") and queue.stats().paused else None
 
 
+def examine_settings(queue: Any) -> Iterator[Finding]:
+    """Yield what settings are stored with the queue, and which programs pass others."""
+    found = queue.admin.settings()
+    for each in found.differing:
+        told = f"{each.program} passed {each.passes} at {each.at:%Y-%m-%d %H:%M} UTC, which is not used"
+        yield Finding(
+            Level.WARN, "settings", told, f"remove it there, or `rmq configure {queue.name}` stores it for all"
+        )
+    yield Finding(Level.OK, "settings", f"{queue.name} stores {found.plain['settings']}")
+
+
 def examine_pause(queue: Any) -> Finding:
     """Return the finding of `rmq doctor` about a pause."""
     if paused(queue):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -57,14 +55,6 @@ Discipline = Annotated[
         metavar="NAME",
     ),
 ]
-Settings = Annotated[
-    list[str] | None,
-    option(
-        "--set",
-        help="A setting of the discipline, for example max_deliveries=3; may be repeated.",
-        metavar="NAME=VALUE",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: one object a line.")]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many at most.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -82,7 +72,7 @@ RetryAfter = Annotated[
         "--retry-after",
         min=0,
         help="Seconds before a failed message is ready again.",
-        show_default="10, if the discipline can delay",
+        show_default="the backoff stored with the queue, else 10, if the discipline can delay",
     ),
 ]
 
@@ -158,9 +148,7 @@ class Server:
         return found[0] if found else None
 
     @contextmanager
-    def queue(
-        self, name: str, discipline: str | None, settings: Sequence[str] | None = None, *, new: bool = False
-    ) -> Iterator[WorkQueue]:
+    def queue(self, name: str, discipline: str | None, *, new: bool = False) -> Iterator[WorkQueue]:
         """Open the queue of a name. It must be registered unless `discipline` is given or it may be `new`."""
         known = discipline or self.discipline_of(name) or (DEFAULT if new else None)
         if known is None:
@@ -168,7 +156,7 @@ class Server:
                 f"queue {name!r} is not registered here; `rmq queues list` shows those that are, and --discipline opens"
                 " one that has not been used yet"
             )
-        with closing(configured(open_queue(self.client, name, known), self.client, settings or ())) as opened:
+        with closing(open_queue(self.client, name, known)) as opened:
             yield opened
 
     def close(self) -> None:
@@ -206,35 +194,10 @@ class At(Options):
         return settings_of(self.url)
 
     @contextmanager
-    def queue(self, name: str, settings: Sequence[str] | None = None, *, new: bool = False) -> Iterator[WorkQueue]:
+    def queue(self, name: str, *, new: bool = False) -> Iterator[WorkQueue]:
         """Connect, and open a queue as `Server.queue` does."""
-        with connected(self.url) as server, server.queue(name, self.discipline, settings, new=new) as opened:
+        with connected(self.url) as server, server.queue(name, self.discipline, new=new) as opened:
             yield opened
-
-
-def configured(queue: Any, client: Any, settings: Sequence[str]) -> WorkQueue:
-    """Return the queue with other settings, `name=value` each. A value that is not JSON is taken literally."""
-    found: WorkQueue = queue
-    if not settings:
-        return found
-    values = dict(map(_setting, settings))
-    names = sorted(item.name for item in dataclasses.fields(queue.config))
-    if unknown := sorted(set(values) - set(names)):
-        queue.close()
-        raise ConfigurationError(f"--set: {queue.discipline} has no {', '.join(unknown)}; it has {', '.join(names)}")
-    queue.close()
-    again: WorkQueue = type(queue)(client, queue.name, dataclasses.replace(queue.config, **values))
-    return again
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigurationError(f"--set: write name=value, not {text!r}")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 def _ping() -> Exchange[None]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmq_cli.opening import At, Queue, Settings, Yes, argument, command, option, presented
+from rmq_cli.opening import At, Queue, Yes, argument, command, option, presented
 from rmq_cli.output import Exit, ago, complain, confirm, counted, emit, say
 from rmq_core.admin.verbs import Argument, Verb
 from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable
@@ -27,7 +27,7 @@ _TAKEN = {"queue": set[str](), "lease": {"lease", "owner"}, "message": {"ids"}}
 def add_to(app: typer.Typer, verb: Verb) -> None:
     """Add the command of a verb."""
     taken = {"queue", "at"} | _TAKEN[verb.needs]
-    taken |= {name for name, used in (("yes", verb.warns), ("settings", verb.settings)) if used}
+    taken |= {"yes"} if verb.warns else set()
     known = signature(_change, eval_str=True).parameters.items()
     shown = [each.replace(kind=Parameter.KEYWORD_ONLY) for name, each in known if name in taken]
     at = 2 if verb.needs == "lease" else 1  # before the IDs, of which there may be several
@@ -56,7 +56,7 @@ def _parameter(taken: Argument) -> Parameter:
 def _help(verb: Verb) -> str:
     does, _, more = verb.explains.format(queue="a queue", holder="Its holder").partition(". ")
     fails = f"The exit code is 1 if one of them is {verb.otherwise}." if verb.needs == "message" else ""
-    return "\n\n".join(filter(None, (does.rstrip(".") + ".", " ".join(filter(None, (more, verb.settings, fails))))))
+    return "\n\n".join(filter(None, (does.rstrip(".") + ".", " ".join(filter(None, (more, fails))))))
 
 
 def _change(
@@ -68,13 +68,12 @@ def _change(
     more: dict[str, Any],
     owner: _Owner = None,
     yes: Yes = False,
-    settings: Settings = None,
     at: At,
 ) -> None:
     if len(ids) > 1 and (single := [each.spelled for each in verb.takes if each.single and each.name in more]):
         raise ConfigurationError(f"{single[0]} is about one message: name one ID")
     missing: list[str] = []
-    with at.queue(queue, settings) as opened:
+    with at.queue(queue) as opened:
         change = getattr(opened.admin, verb.name)
         if verb.warns and not yes and (it := _named(verb, opened, lease, ids)):
             confirm(verb.asks.format(it=f"{it} ({opened.discipline}) on {at.settings}"))
@@ -118,12 +117,12 @@ def _named(verb: Verb, queue: Any, lease_id: str, ids: list[str]) -> str | None:
 _Every = Annotated[float | None, option("--every", min=0.1, help="Repeat, with this many seconds between two rounds.")]
 
 
-def reap(queue: Queue, *, every: _Every = None, settings: Settings = None, at: At) -> None:
+def reap(queue: Queue, *, every: _Every = None, at: At) -> None:
     """Requeue messages that dead or stuck workers have held for too long.
 
     Only `reliable` queues need it: in the other disciplines, each claim also reclaims expired messages.
     """
-    with at.queue(queue, settings) as opened, closing(Stopping()) as stopping:
+    with at.queue(queue) as opened, closing(Stopping()) as stopping:
         if every is None:
             _round(opened, as_json=at.as_json)
             return

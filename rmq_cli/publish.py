@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from rmq_cli import records
-from rmq_cli.opening import At, Queue, Settings, argument, option
+from rmq_cli.opening import At, Queue, argument, option
 from rmq_cli.output import counted, emit, say
 from rmq_core.envelope.codec import Payload
 from rmq_core.errors import ConfigurationError, PayloadError
@@ -38,14 +38,13 @@ def publish(
     delay: _Delay = None,
     dedup_key: _DedupKey = None,
     header: _Headers = None,
-    settings: Settings = None,
     at: At,
 ) -> None:
     """Add messages to a queue. A new queue is created, with the discipline leased unless --discipline is given."""
     texts = _texts(payload or (), file)
     payloads: Iterable[Payload] = map(_parsed, texts) if json_payload else texts
     key_of = _key(dedup_key, payload or ())
-    with at.queue(queue, settings, new=True) as opened:
+    with at.queue(queue, new=True) as opened:
         report = opened.publish_many(payloads, dedup_key=key_of, delay=delay, headers=_headers(header or ()))
         kind = opened.discipline
     if at.as_json:
@@ -98,7 +97,7 @@ def _key(dedup_key: str | None, given: Sequence[str]) -> Callable[[Any], str] | 
     if dedup_key is None:
         return None
     if len(given) != 1:
-        raise ConfigurationError("--dedup-key is the key of one payload; for many, --set dedup=true compares payloads")
+        raise ConfigurationError("--dedup-key is the key of one payload; for many, `rmq configure` dedup=true")
     return lambda _: dedup_key
 
 

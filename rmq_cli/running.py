@@ -14,7 +14,7 @@ import typer
 
 from rmq_cli.consume import pause_after_failure
 from rmq_cli.doctor_checks import paused
-from rmq_cli.opening import At, LeaseSeconds, RetryAfter, Settings, argument, option
+from rmq_cli.opening import At, LeaseSeconds, RetryAfter, argument, option
 from rmq_cli.output import Exit, complain, emit, here, note
 from rmq_core.errors import ConfigurationError
 from rmq_core.protocol import open_async_queue
@@ -51,7 +51,6 @@ def run(
     until_empty: _UntilEmpty = False,
     lease: LeaseSeconds = None,
     retry_after: RetryAfter = None,
-    settings: Settings = None,
     at: At,
 ) -> None:
     """Pass messages to a Python function: acked when it returns, nacked when it raises.
@@ -61,7 +60,7 @@ def run(
     """
     function = _load(handler)
     _show_log()
-    with at.queue(queue, settings) as opened:
+    with at.queue(queue) as opened:
         if not until_empty and (why := paused(opened)):
             complain(why)
         options: dict[str, Any] = {

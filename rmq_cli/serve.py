@@ -49,15 +49,6 @@ _Link = Annotated[
         " their pages; may be repeated. For spark, ADDRESS is the history server, or has {application} in it.",
     ),
 ]
-_Set = Annotated[
-    list[str] | None,
-    option(
-        "--set",
-        help="A setting that the consumers use, for example max_deliveries=3, or work:max_deliveries=3 for the queue"
-        " work; may be repeated.",
-        metavar="[QUEUE:]NAME=VALUE",
-    ),
-]
 _Role = Annotated[str, argument(help="numbers, view or change.", metavar="ROLE")]
 _Name = Annotated[str, argument(help="Who gets the token; the audit log shows it.", metavar="NAME")]
 _File = Annotated[Path | None, option("--tokens", help="File to which the token's line is added.")]
@@ -75,7 +66,6 @@ def serve(
     allow_changes: _AllowChanges = False,
     audit: _Audit = None,
     link: _Link = None,
-    setting: _Set = None,
 ) -> None:
     """Serve the console, its API, metrics and probes until Ctrl-C."""
     try:
@@ -95,7 +85,6 @@ def serve(
         allow_changes=allow_changes,
         audit=audit,
         links=link or (),
-        settings=setting or (),
     )
     listener = listening(host, port)
     shown = f"[{host}]" if ":" in host else host

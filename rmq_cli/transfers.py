@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from rmq_cli.opening import At, Queue, Settings, argument, connected, option
+from rmq_cli.opening import At, Queue, argument, connected, option
 from rmq_cli.output import counted, emit, note, say, shown
 from rmq_cli.search import Conditions
 from rmq_core import __version__
@@ -72,7 +72,6 @@ def import_(
     state: _States = None,
     edited: _Edited = False,
     dry_run: _DryRun = False,
-    settings: Settings = None,
     at: At,
 ) -> None:
     """Add the messages of an export to a queue; a run that was interrupted goes on when it is started again.
@@ -84,7 +83,7 @@ def import_(
     with connected(at.url) as server, _opened(file) as lines:
         read = ExportFile(lines)
         kind = at.discipline or server.discipline_of(queue) or read.header.discipline
-        with server.queue(queue, kind, settings, new=True) as opened, shown("imported") as line:
+        with server.queue(queue, kind, new=True) as opened, shown("imported") as line:
             made = Import(opened, name or f"{read.header.queue}.{read.header.discipline}", options)
             if dry_run or lines.seekable():
                 report = made.check(read)

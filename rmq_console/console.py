@@ -40,7 +40,7 @@ from rmq_core.admin.history import history
 from rmq_core.admin.verbs import can, lacks, offered
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.clients import is_cluster
-from rmq_core.errors import translate
+from rmq_core.errors import WrongKeyType, translate
 from rmq_core.exchange import Exchange
 from rmq_core.leased.aio import of_each
 from rmq_core.leased.inspecting import Overview, dead_letters, overview
@@ -278,6 +278,10 @@ class Console:
                 leases = (await queue.admin.leases(most) if can(queue, "leases") else [])[offset : offset + count]
             else:
                 leases, shown["acked"] = await self._one_lease(queue, lease_id)
+            if can(queue, "settings"):
+                with suppress(WrongKeyType):  # numbers are shown of a queue whose settings were damaged
+                    found = (await queue.admin.settings()).plain
+                    shown["settings"] = {name: found[name] for name in ("settings", "stored", "in_force")}
         shown |= {"verbs": [verb_shown(each) for each in offered()], "lacks": lacks(queue)}
         return {**shown, "listed": [lease_shown(lease, self._holder_of) for lease in leases]}
 

@@ -12,14 +12,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Header, HTTPException, Request
 
-from rmq_core import LeasedConfig, RedisMessageQueueError, RedisSettings
+from rmq_core import RedisMessageQueueError, RedisSettings
 from rmq_core.orchestrate import ALERTS, AlertLimits
+from rmq_core.protocol import DISCIPLINES
 
 UNKNOWN = "not known: the server has not recorded the outcome"
 GIVEN_UP = "cancelled half-way: changes made before that remain"
@@ -166,18 +168,20 @@ ConfigOf: TypeAlias = Callable[[str, str], Any]
 RETRY_S = 1.0
 
 
+@lru_cache(maxsize=10_000)
 def default_config(name: str, discipline: str) -> Any:
     """Return a config that gives up early, so that an answer about a server that hangs comes in time."""
-    del name
-    return LeasedConfig(retry_budget=RETRY_S) if discipline == "leased" else None
+    client = RedisSettings.from_url("redis://localhost").client()  # a queue needs one; it connects to nothing
+    config = DISCIPLINES[discipline].load()(client, name).config
+    return replace(config, retry_budget=RETRY_S) if hasattr(config, "retry_budget") else config
 
 
 @dataclass(frozen=True)
 class Host:
     """All that the console is given.
 
-    holder: returns the work that an owner names, None for other owners. config: the settings of queues; to expire a
-    lease, `max_deliveries` has to be that of the queue's consumers, and to search for a deduplication key, `dedup_key`.
+    holder: returns the work that an owner names, None for other owners. config: the settings of queues, where none are
+    stored with them; to search for a deduplication key, `dedup_key` has to be that of the publishers.
     limits: from which numbers on a queue needs attention; the same as those of the alerts.
     """
 

@@ -65,7 +65,13 @@ DISCIPLINES = {
             ),
             ("kernel/configure", "kernel/differing", "kernel/import_progress", "kernel/list_", "observe/"),
         ),
-        Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("kernel/list_",), "reliable:"),
+        Discipline(
+            "reliable",
+            "ReliableQueue",
+            ("BLMOVE", "GET", "ZRANGE", "ZREVRANGE"),
+            ("kernel/configure", "kernel/differing", "kernel/list_"),
+            "reliable:",
+        ),
         Discipline("rotation", "RotationQueue", ("BLPOP",), keys="rotation:", bare=True),
         Discipline(
             "streams",
@@ -76,7 +82,7 @@ DISCIPLINES = {
         Discipline(
             "jobs",
             "JobQueue",
-            ("BLPOP", "GET", "HGET", "LRANGE", "XRANGE", "XREAD", "XREADGROUP", "XREVRANGE"),
+            ("BLPOP", "GET", "HGET", "LRANGE", "XRANGE", "XREAD", "XREADGROUP", "XREVRANGE", "ZREVRANGE"),
             ("kernel/", "observe/history_"),
         ),
     )

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from rmq_console.serve.links import Links
 from rmq_console.serve.metrics import Scrapes
 from rmq_console.serve.probes import for_users, open_to_all
 from rmq_console.serve.rate_limit import FailedTries
-from rmq_console.serve.reading import ConsumerSettings, QueueReader
+from rmq_console.serve.reading import QueueReader
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError
 
@@ -119,7 +119,6 @@ class ServeOptions:
     allow_changes: bool = False
     audit: Path | None = None
     links: Sequence[str] = ()
-    settings: Sequence[str] = field(default=())
 
     def __post_init__(self) -> None:
         if self.tokens is not None and self.user_header:
@@ -164,10 +163,9 @@ def application(options: ServeOptions) -> Guard:
     redis = replace(
         options.redis, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name="rmq-serve"
     )
-    settings = ConsumerSettings(options.settings)
     audit, links = AuditLines(options.audit), Links(options.links)
-    host = Host(access, OneServer(redis), audit, links.holder_of, words, config=settings.of)
-    reader = QueueReader(replace(redis, socket_timeout=READING_S), settings)
+    host = Host(access, OneServer(redis), audit, links.holder_of, words)
+    reader = QueueReader(replace(redis, socket_timeout=READING_S))
     scrapes, console = Scrapes(reader.all), OnItsOwnLoop(create_app(host))
     closing = _closing(console, scrapes, reader)
     app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=closing)

@@ -1,22 +1,19 @@
 """Reads the queues of the server: all of them for a scrape, one for an autoscaler.
 
 Law: the numbers are right even if no client consumes. A reading makes due messages ready and reclaims expired leases
-before it counts. Then `max_deliveries` decides which messages become dead letters: with other settings than the
-consumers have, they would become dead letters too early or too late. Leased queues share a few writes on one
-connection; queues of other disciplines are read a few at a time.
+before it counts, by the settings that are stored with the queue. Leased queues share a few writes on one connection;
+queues of other disciplines are read a few at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rmq_console.host import default_config
 from rmq_core.admin.verbs import can
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.settings import RedisSettings
@@ -25,59 +22,6 @@ from rmq_core.kernel.keys import check_name
 from rmq_core.leased.aio import QueueCounts, read_all
 from rmq_core.protocol import DEFAULT, DISCIPLINES, Capabilities
 from rmq_core.reports import QueueStats
-
-RETRY_S = 1.0
-
-
-class ConsumerSettings:
-    """Reads settings of the form `name=value`, for all queues, or `queue:name=value`, for one.
-
-    Raises ConfigurationError for a name that no discipline has and for a value that its discipline refuses.
-    """
-
-    def __init__(self, given: Sequence[str] = ()) -> None:
-        self._client = RedisSettings.from_url("redis://localhost").client()  # queues need one; it connects to nothing
-        self._names = sorted({name for discipline in DISCIPLINES for name in _fields(self._default("any", discipline))})
-        self._general: dict[str, Any] = {}
-        self._own: dict[str, dict[str, Any]] = {}
-        for text in given:
-            self._add(text)
-        for queue in ("any", *self._own):
-            for discipline in DISCIPLINES:
-                self._made(queue, discipline)
-        self.of = lru_cache(maxsize=10_000)(self._made)
-        """`of(queue, discipline)` returns the config of a queue, without settings that its discipline does not have."""
-
-    def _made(self, queue: str, discipline: str) -> Any:
-        default = self._default(queue, discipline)
-        given = {**self._general, **self._own.get(queue, {}), "retry_budget": RETRY_S}
-        return dataclasses.replace(default, **{name: given[name] for name in _fields(default) if name in given})
-
-    def _default(self, queue: str, discipline: str) -> Any:
-        return DISCIPLINES[discipline].load()(self._client, queue).config
-
-    def _add(self, text: str) -> None:
-        place, equals, value = text.partition("=")
-        queue, colon, name = place.rpartition(":")
-        if not equals or name not in self._names:
-            names = ", ".join(self._names)
-            raise ConfigurationError(
-                f"--set: write name=value or queue:name=value, not {text!r}; the names are {names}"
-            )
-        target = self._own.setdefault(queue, {}) if colon else self._general
-        target[name] = _value(value)
-
-
-def _fields(config: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(config)]
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
 
 ANSWER_S = 4.0
 """How long an answer about one queue may take, or the list of all. Reading all has no limit: it may be slow."""
@@ -116,8 +60,8 @@ class QueueReading(NamedTuple):
 class QueueReader:
     """Reads the queues of one server over a client that lives as long as the process."""
 
-    def __init__(self, redis: RedisSettings, settings: ConsumerSettings) -> None:
-        self._redis, self._settings = redis, settings
+    def __init__(self, redis: RedisSettings) -> None:
+        self._redis = redis
         self._made: Any = None
         self._few = asyncio.Semaphore(AT_ONCE)
 
@@ -165,7 +109,7 @@ class QueueReader:
     async def _read(self, queues: Mapping[str, str]) -> list[QueueReading]:
         wrong = {name: why for name in queues if (why := _wrong(name))}
         queues = {name: kind for name, kind in queues.items() if name not in wrong}
-        leased = {name: self._settings.of(name, DEFAULT) for name, kind in queues.items() if kind == DEFAULT}
+        leased = {name: default_config(name, DEFAULT) for name, kind in queues.items() if kind == DEFAULT}
         found = await read_all(self._client, leased) if leased else {}
         readings = [self._leased(name, found[name]) for name in leased]
         async with asyncio.TaskGroup() as group:
@@ -193,7 +137,7 @@ class QueueReader:
                 return QueueReading(name, discipline, error=_text(error))
 
     def _opened(self, name: str, discipline: str) -> Any:
-        return open_queue(self._client, name, discipline, self._settings.of(name, discipline))
+        return open_queue(self._client, name, discipline, default_config(name, discipline))
 
     async def _counted(self, reading: QueueReading) -> QueueReading:
         """Return the reading with the totals of the queue."""

@@ -9,13 +9,13 @@ const strong = (text) => h("strong", {}, text);
 const AGAIN = "with a fresh delivery budget, and keeps its history.";
 
 /**
- * Ask before a verb; `it` is what it changes, `holder` who holds that. Resolve to what was filled in of what the verb
+ * Ask before a verb; `it` is what it changes, `holder` who holds that, `filled` what its fields hold at first. Resolve to what was filled in of what the verb
  * takes, by name; to nothing without a yes.
  */
-export async function askVerb({ label, picture, asks, explains, warns, takes }, queue, it, holder) {
+export async function askVerb({ label, picture, asks, explains, warns, takes }, queue, it, holder, filled = {}) {
   const named = { queue, holder };
   const does = h("p", {}, explains.split(/\{(\w+)\}/).map((part, at) => (at % 2 ? strong(named[part]) : part)));
-  const fields = takes.map(field);
+  const fields = takes.map((each) => field(each, filled[each.name]));
   const yes = await ask({
     title: asks.replace("{it}", it),
     body: h("div.edit", {}, does, fields.map((each) => each.element)),
@@ -27,10 +27,10 @@ export async function askVerb({ label, picture, asks, explains, warns, takes }, 
 }
 
 /** The field of what a verb takes: a text, texts separated by commas, or a number. */
-function field({ name, help, kind, required, least }) {
+function field({ name, help, kind, required, least }, value = "") {
   const text = name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
   const number = kind === "str" || kind === "list" ? {} : { type: "number", min: least, step: kind === "int" ? 1 : "any" };
-  const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", required, "aria-describedby": `about-${name}`, ...number });
+  const input = h("input", { type: "text", value, autocomplete: "off", spellcheck: "false", required, "aria-describedby": `about-${name}`, ...number });
   const problem = () => (input.validity.valueMissing ? `Fill in “${text}”` : input.validationMessage && `${text}: ${input.validationMessage}`);
   const element = h("div", {}, h("label", {}, h("span", {}, required ? text : `${text} (optional)`), input), h("p.hint", { id: `about-${name}` }, help));
   return { name, input, problem, element, value: () => (kind === "list" ? input.value.split(",").map((each) => each.trim()) : kind === "str" ? input.value : input.valueAsNumber) };

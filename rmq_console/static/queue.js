@@ -65,7 +65,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     remember(connection, name, queue);
     title.replaceChildren(name, ...badges(queue).filter(Boolean));
     tiles.replaceChildren(...tilesOf(connection, queue));
-    note.replaceChildren(...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null));
+    note.replaceChildren(...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null), ...stored(queue));
     if (!live.hidden) drawn.draw(samplesOf(connection, name));
     rate.textContent = forecast(rateOf(connection, name), queue);
     for (const [id, { number: cell }] of tabs) if (COUNTED.has(id)) cell.textContent = short(queue[id]);
@@ -79,10 +79,12 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   const whereOf = (queue) => ({ connection, queue: name, discipline: queue.discipline, verbs: queue.verbs, lacks: queue.lacks, mayRead, mayEdit, hrefOf });
 
   function pauses(queue) {
-    if (!mayEdit || verbs.dataset.paused === String(queue.paused)) return;
-    verbs.dataset.paused = String(queue.paused);
+    const stated = `${queue.paused} ${queue.settings?.settings}`;
+    if (!mayEdit || verbs.dataset.stated === stated) return;
+    verbs.dataset.stated = stated;
     const state = queue.paused ? "paused" : "running";
-    verbs.replaceChildren(...verbButtons(whereOf(queue), "queue", { state, it: "this queue", then: refresh }));
+    const filled = { settings: settingsOf(queue) };
+    verbs.replaceChildren(...verbButtons(whereOf(queue), "queue", { state, it: "this queue", filled, then: refresh }));
   }
 
   async function showPanel(queue) {
@@ -164,6 +166,14 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
       return { ...Object.fromEntries(jumps), "[": pages.back, "]": pages.forth, ...shown?.keys };
     },
   };
+}
+
+/** The settings that are stored with the queue, as a text; empty without any. */
+const settingsOf = ({ settings }) => (Object.keys(settings?.stored ?? {}).length ? settings.settings : "");
+
+function stored(queue) {
+  const text = settingsOf(queue);
+  return text ? [h("p.faint.settings", {}, `Stored with the queue: ${text}`)] : [];
 }
 
 const lookingOnly = () => h("p.faint", {}, `You may look, but not change anything: ${words.no_change}.`);

@@ -8,12 +8,12 @@ import { askVerb } from "./questions.js";
 /**
  * The buttons of the verbs that need `needs` and that `state` allows; the API sends the records of the verbs.
  * `fields`: what the API gets besides the queue; `it`, `holder`: what a question says of that; `whose`: what a screen
- * reader says; `then` runs after a change.
+ * reader says; `filled`: what fields of the question hold at first; `then` runs after a change.
  */
-export function verbButtons({ connection, queue, verbs, lacks }, needs, { state, fields, it, holder, whose, then }) {
+export function verbButtons({ connection, queue, verbs, lacks }, needs, { state, fields, it, holder, whose, filled, then }) {
   const able = verbs.filter((each) => each.needs === needs && (!each.states.length || each.states.includes(state)));
   return able.map((each) => verbButton({ ...each, lacks, verb: each.name, name: whose ? `${each.label} ${whose}` : null, run: async () => {
-    const given = await askVerb(each, queue, it, holder);
+    const given = await askVerb(each, queue, it, holder, filled);
     if (given) await act(async () => did(each, { queue, ...given }, await api.change(connection, each.word, queue, { ...fields, ...given })), then);
   } }));
 }

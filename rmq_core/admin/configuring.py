@@ -11,8 +11,9 @@ from rmq_core.errors import ConfigurationError, ScriptFailed, WrongKeyType
 from rmq_core.exchange import Command, Exchange, Pipeline
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.base import Method
+from rmq_core.kernel.registry import ready
 from rmq_core.kernel.settings import storable
-from rmq_core.observe.fact import Act
+from rmq_core.observe.fact import Act, Observer
 from rmq_core.policy import as_text, moment, of_text, shown
 from rmq_core.reports import Differing, QueueSettings
 
@@ -32,6 +33,7 @@ def configure(
     removed = [each.strip() for each in reset.split(",") if each.strip()] if isinstance(reset, str) else list(reset)
     _check_names(engine, {*wanted, *removed})
     changes = {name: as_text(of_text(value)) for name, value in wanted.items()}
+    yield from ready(engine, engine.discipline)
     while True:
         before = yield Command(engine.look)
         before = before.encode() if isinstance(before, str) else before or b""
@@ -44,7 +46,8 @@ def configure(
         if (yield from apply(engine, before, after)):
             break
     told = ", ".join(shown(name, after[name]) if name in after else f"{name} reset" for name in sorted(changed))
-    engine.state(Act.CONFIGURE, reason=told)
+    if isinstance(engine, Observer):
+        engine.state(Act.CONFIGURE, reason=told)
     return (yield from settings_of(engine))
 
 

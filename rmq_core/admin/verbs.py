@@ -55,7 +55,6 @@ class Verb(NamedTuple):
     of the messages, or of the queue, that have it; empty for all. asks: the question before it, {it} being what it
     changes. explains: what it does, with {queue} and {holder}; its first sentence stands in lists. warns: it may do
     harm: `rmq` asks first, and the button that confirms is red.
-    settings: what to set with `--set` of `rmq`, and why; empty where no setting matters.
     answer: makes the answer of the API from what the method returned; `rmq` passes the number of changed messages on.
     done: what it did, with {queue}, the names of required arguments, and {messages}, the first value of the answer.
     outcome: the same for the audit log, with the names of the answer. past: the word in the mark of the history, and in
@@ -73,7 +72,6 @@ class Verb(NamedTuple):
     asks: str = ""
     explains: str = ""
     warns: bool = False
-    settings: str = ""
     answer: Callable[[Any], dict[str, Any]] = lambda _: {}
     done: str = ""
     outcome: str = ""
@@ -120,7 +118,6 @@ VERBS = {
             explains="End a lease of {queue} now, as if its deadline had passed. A delivery is counted as failed, and"
             " the messages are ready again, or dead letters if it was their last. {holder} can no longer settle them."
             " Right for a holder that crashed at work or hangs; a release counts no delivery.",
-            settings="Set max_deliveries as the consumers do.",
             answer=lambda report: {"expired": report.settled, "dead": report.dead},
             done="gave back {messages} of {queue}",
             outcome="messages taken from the holder: {expired}, of which dead letters now: {dead}",
@@ -140,7 +137,6 @@ VERBS = {
             label="Remove…", picture="trash", states=("ready", "delayed"), asks="Remove {it}?", warns=True,
             explains="Remove ready or delayed messages of {queue}. A message that a consumer has claimed stays. This"
             " cannot be undone.",
-            settings="Set dedup as the publishers do, so that an equal message can be published again at once.",
             answer=lambda changed: {"cancelled": changed},
             done="removed {messages} of {queue}", outcome="messages removed: {cancelled:d}", past="removed",
         ),

@@ -12,6 +12,7 @@ from rmq_core.jobs.queue import JobAdmin, JobMethods
 from rmq_core.jobs.results import JobEvent
 from rmq_core.jobs.state import JobsEngine
 from rmq_core.kernel.base import Part
+from rmq_core.kernel.settings import followed
 from rmq_core.twin import Awaited
 
 R = TypeVar("R")
@@ -37,7 +38,8 @@ class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
 
     async def run_exchange(self, exchange: Exchange[R]) -> R:
         """Run an exchange that is not one of the queue's methods. A Worker runs its operations this way."""
-        result: R = await self._driver.run(exchange)
+        engine = self._engine
+        result: R = await self._driver.run(exchange if engine.simple else followed(engine, exchange))
         return result
 
     async def flush_history(self) -> None:

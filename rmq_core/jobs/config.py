@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
-from rmq_core.policy import Backoff, check_all, exponential, milliseconds, seconds, whole
+from rmq_core.policy import STORED, Backoff, check_all, exponential, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
 
 CAPABILITIES = Capabilities(
@@ -33,6 +33,8 @@ class ScriptSettings(NamedTuple):
 class JobsConfig(PayloadLimits):
     """Settings of a JobQueue. Durations are seconds or timedelta; sizes are bytes.
 
+    What is marked as STORED can be stored with the queue, by `queue.admin.configure`; then it holds for all programs.
+
     lease: how long a claim, or a worker that sends no heartbeat, holds a job before other consumers may take it.
     max_attempts: a job that failed this often becomes a dead letter; `add(attempts=)` overrides it for one job.
     backoff: how long a job waits after it failed in a worker; `add(backoff=)` overrides it for one job.
@@ -45,13 +47,13 @@ class JobsConfig(PayloadLimits):
     """
 
     lease: timedelta | float = 30
-    max_attempts: int = 25
-    backoff: Backoff = BACKOFF
-    unique_ttl: timedelta | float = 3600
-    settled_ttl: timedelta | float = 7 * 86400
-    max_dead: int = 100_000
-    max_events: int = 10_000
-    result_ttl: timedelta | float = 3600
+    max_attempts: int = field(default=25, metadata=STORED)
+    backoff: Backoff = field(default=BACKOFF, metadata=STORED)
+    unique_ttl: timedelta | float = field(default=3600, metadata=STORED)
+    settled_ttl: timedelta | float = field(default=7 * 86400, metadata=STORED)
+    max_dead: int = field(default=100_000, metadata=STORED)
+    max_events: int = field(default=10_000, metadata=STORED)
+    result_ttl: timedelta | float = field(default=3600, metadata=STORED)
     retry_budget: timedelta | float = 30
     history: bool = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rmq_core.admin.configuring import Configured
 from rmq_core.admin.history import Recorded
 from rmq_core.admin.verbs import Admin
 from rmq_core.jobs import claiming, inspecting, managing, publishing, reclaiming, repeating, results, settling, transfer
@@ -35,8 +36,12 @@ class JobMethods(QueueBase[JobsEngine]):
     _extend_all = staticmethod(settling.extend_all)
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
-        self.config = config or JobsConfig()
-        super().__init__(redis, JobsEngine(JobsKeys(name), self.config))
+        super().__init__(redis, JobsEngine(JobsKeys(name), config or JobsConfig()))
+
+    @property
+    def config(self) -> JobsConfig:
+        """The settings in force: after the first call, those stored with the queue in place of the program's own."""
+        return self._engine.config
 
     add = Method(publishing.add)
     add_unique = Method(publishing.add_unique)
@@ -69,7 +74,7 @@ class JobMethods(QueueBase[JobsEngine]):
     read_events = Method(results.read_events)
 
 
-class JobAdmin(Recorded, Admin[JobsEngine, W]):
+class JobAdmin(Recorded, Configured, Admin[JobsEngine, W]):
     """What operators do with a JobQueue: `queue.admin`."""
 
     cancel = Method(managing.cancel)

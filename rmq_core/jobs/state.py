@@ -20,6 +20,8 @@ rmq:{q}:jobs:repeats     zset    key of a repeatable job -> when it fires next, 
 rmq:{q}:jobs:repeat      hash    key -> its rule, JSON
 rmq:{q}:jobs:fired       hash    key -> how often it fired
 rmq:{q}:jobs:history     hash    counts per minute and hour, totals and marks; expires
+rmq:{q}:jobs:settings    string  settings that all clients follow, JSON: name -> value
+rmq:{q}:jobs:differing   zset    programs whose configs differ from them -> when they last said so, ms; expires
 rmq:{q}:jobs:import:<n>  string  progress of an import; expires
 rmq:{q}:jobs:slot:<c>/<n> string last call and reply of a client's call slot; expires
 """
@@ -39,6 +41,7 @@ from rmq_core.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig, ScriptSet
 from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import Keys, part
 from rmq_core.kernel.registry import ready
+from rmq_core.kernel.settings import Following
 from rmq_core.observe.fact import Observer, Sink
 from rmq_core.observe.tally import Tally
 from rmq_core.policy import milliseconds, seconds
@@ -63,6 +66,8 @@ class JobsKeys(Keys, prefix="rmq:*:jobs:"):
     fired: bytes
     paused: bytes
     history: bytes
+    settings: bytes
+    differing: bytes
 
     lease = part("lease")
     done = part("done")
@@ -71,7 +76,7 @@ class JobsKeys(Keys, prefix="rmq:*:jobs:"):
 
 
 @dataclass(slots=True, eq=False)
-class JobsEngine(KeyedEngine, Observer):
+class JobsEngine(KeyedEngine, Following, Observer):
     """State of a queue object. `native` is None until `prepare` has read the features of the server.
 
     paused: a worker's last read found the queue paused.
@@ -90,8 +95,11 @@ class JobsEngine(KeyedEngine, Observer):
 
     def __post_init__(self) -> None:
         self.own_lease_ms = self.config.lease_ms
-        self.settings = self.config.for_scripts
         self.tally = Tally() if self.config.history else None
+        self.follow(self.config, "jobs")
+
+    def use(self, config: JobsConfig) -> None:
+        self.config, self.settings = config, config.for_scripts
 
     @property
     def heartbeat_s(self) -> float | None:

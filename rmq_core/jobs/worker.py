@@ -26,7 +26,7 @@ from rmq_core.exchange import Call, Encodable, Exchange, Listen, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs import repeating
 from rmq_core.jobs.aio import AsyncJobQueue
-from rmq_core.jobs.config import JobsConfig, WorkerConfig
+from rmq_core.jobs.config import WorkerConfig
 from rmq_core.jobs.job import Job, encode_data, job_of, job_without_data
 from rmq_core.jobs.results import entries_of
 from rmq_core.jobs.state import GROUP, JobsEngine, grouped, prepare, refused
@@ -228,8 +228,8 @@ class FailedJob(NamedTuple):
 class Runner:
     """Calls a handler for each job. The handler is a coroutine function, or a plain one, which runs in a thread."""
 
-    def __init__(self, handler: Handler, config: WorkerConfig, queue_config: JobsConfig) -> None:
-        self._handler, self._config, self._queue_config = handler, config, queue_config
+    def __init__(self, handler: Handler, config: WorkerConfig, engine: JobsEngine) -> None:
+        self._handler, self._config, self._engine = handler, config, engine
         self._threaded = not is_awaited(handler)
 
     async def run(self, delivery: Delivery, begun: Callable[[Job], object]) -> Completed | FailedJob:
@@ -252,15 +252,15 @@ class Runner:
             return FailedJob(job.id, self._verdict(job, error))
 
     def _limit(self, job: Job) -> int:
-        return job.attempts or self._queue_config.max_attempts
+        return job.attempts or self._engine.config.max_attempts
 
     def _verdict(self, job: Job, error: Exception) -> Verdict:
-        backoff = job.backoff or self._queue_config.backoff
+        backoff = job.backoff or self._engine.config.backoff
         final = isinstance(error, errors.UnrecoverableError) or job.attempt >= self._limit(job)
         return Verdict(job.attempt, None if final else backoff.delay(job.attempt), _reason(error))
 
     def _encode(self, value: Any) -> bytes:
-        config = self._queue_config
+        config = self._engine.config
         kind, data = encode_data(value, config)
         if kind == "b":
             raise errors.PayloadError("a handler must return a JSON value, not bytes, while store_results is set")
@@ -340,7 +340,7 @@ class Worker:
         self._waiting: deque[Delivery] = deque()
         self._held: dict[str, Delivery] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._runner = Runner(handler, self.config, queue.config)
+        self._runner = Runner(handler, self.config, queue.engine)
         self._done, self._finished = Done.nothing(), 0
         self._counts = WorkerCounts(queue.engine)
         self._prefetch = Prefetch(self.config.prefetch)

@@ -1,5 +1,6 @@
--- Stores the settings of a queue, unless they are no longer what the caller read.
--- KEYS: slot  settings
+-- Stores the settings of a queue, unless they are no longer what the caller read. Forgets which programs differed from
+-- them: those that still do will say so again.
+-- KEYS: slot  settings  differing
 -- ARGV: seq  slot_ttl_ms  before, what the caller read, '' for nothing  after, what to store, '' for nothing
 -- Reply: 'stored', 'changed' or 'superseded'.
 -- include: replay
@@ -11,4 +12,5 @@ if after == '' then
 else
   redis.call('SET', settings, after)
 end
+redis.call('DEL', differing)
 return remember('stored')

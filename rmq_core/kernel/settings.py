@@ -10,8 +10,9 @@ import json
 import logging
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields, replace
+from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, WrongKeyType, translate
 from rmq_core.exchange import Command, Exchange
@@ -19,6 +20,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.observe.history import actor
 from rmq_core.policy import of_text, shown
 
+R = TypeVar("R")
 _log = logging.getLogger("rmq")
 INTERVAL_S = 1.0
 _SAY_AGAIN_S = 3600.0
@@ -38,12 +40,20 @@ class Following:
     keys: Any
     config: Any
     own: Any
+    discipline: str
     stored: bytes | None
     known: bool
     look_at: float
     simple: bool
     differs: str
     say_at: float
+
+    def follow(self, config: Any, discipline: str) -> None:
+        """Begin with a program's own config."""
+        self.own, self.discipline = config, discipline
+        self.stored, self.known, self.simple = None, False, False
+        self.differs, self.look_at, self.say_at = "", -inf, inf
+        self.use(config)
 
     def use(self, config: Any) -> None:
         """Follow a config from now on; the discipline sets what it derives from it."""
@@ -96,6 +106,12 @@ def following(engine: Any) -> Exchange[None]:
         with suppress(RedisMessageQueueError):  # the program's log says it too
             yield script("kernel/differing", engine.keys, program=f"{actor()}\t{engine.differs}", keep_ms=_DAY_MS)
     engine.simple = engine.settled
+
+
+def followed(engine: Any, exchange: Exchange[R]) -> Exchange[R]:
+    """Run an exchange that is not a method of the queue, with the stored settings known."""
+    yield from following(engine)
+    return (yield from exchange)
 
 
 def fresh(engine: Any) -> Exchange[None]:

@@ -67,7 +67,7 @@ def stored(engine: Engine, name: str, call: Call) -> Exchange[None]:
             f"another import {name!r} into {engine.name!r} is running: wait for it, then run this again"
         )
     if verdict == "full":
-        raise QueueFull(f"queue {engine.name!r} has no room: {detail} is reached; raise it with --set {detail}=NUMBER")
+        raise QueueFull(f"queue {engine.name!r} has no room: {detail} is reached; `rmq configure` raises it")
     if verdict != "imported":
         raise ScriptFailed(f"import got {reply.decode()!r}")
 

@@ -46,8 +46,12 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     def __init__(
         self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None
     ) -> None:
-        self.config = config or LeasedConfig()
-        super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
+        super().__init__(redis, LeasedEngine(LeasedKeys(name), config or LeasedConfig(), on_event))
+
+    @property
+    def config(self) -> LeasedConfig:
+        """The settings in force: after the first call, those stored with the queue in place of the program's own."""
+        return self._engine.config
 
     publish = Method(publishing.publish)
     publish_many = Method(publishing.publish_many)

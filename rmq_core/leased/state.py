@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
-from math import inf
 from typing import Any
 
 from rmq_core.errors import LeaseLost
@@ -13,7 +12,7 @@ from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.kernel.settings import Following
 from rmq_core.kernel.settling import lost
-from rmq_core.leased.config import LeasedConfig, ScriptSettings
+from rmq_core.leased.config import DISCIPLINE, LeasedConfig, ScriptSettings
 from rmq_core.messages import Lease
 from rmq_core.observe.fact import Observer, Sink, emitting
 from rmq_core.observe.journal import JournalLength
@@ -36,20 +35,12 @@ class LeasedEngine(KeyedEngine, Following, Observer):
     settings: ScriptSettings = field(init=False)
     own_lease_ms: int | str = field(init=False)
     dedup_window_ms: int = field(init=False)
-    own: LeasedConfig = field(init=False)
-    stored: bytes | None = field(default=None, init=False)
-    known: bool = field(default=False, init=False)
-    look_at: float = field(default=-inf, init=False)
-    simple: bool = field(default=False, init=False)
-    differs: str = field(default="", init=False)
-    say_at: float = field(default=inf, init=False)
 
     def __post_init__(self, on_event: OnEvent | None) -> None:
-        self.own = self.config
         self.tally = Tally() if self.config.history else None
         self.sinks = () if on_event is None else (emitting(self.keys.name, on_event),)
         self.own_lease_ms = self.config.lease_ms
-        self.use(self.config)
+        self.follow(self.config, DISCIPLINE)
 
     def use(self, config: LeasedConfig) -> None:
         self.config, self.settings = config, config.for_scripts

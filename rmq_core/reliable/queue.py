@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rmq_core.admin.configuring import Configured
 from rmq_core.admin.verbs import Admin
 from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
 from rmq_core.queue import Facade
@@ -29,8 +30,12 @@ class ReliableMethods(QueueBase[ReliableEngine]):
     _leave = staticmethod(settling.leave)
 
     def __init__(self, redis: Any, name: str, config: ReliableConfig | None = None) -> None:
-        self.config = config or ReliableConfig()
-        super().__init__(redis, ReliableEngine(ReliableKeys(name), self.config))
+        super().__init__(redis, ReliableEngine(ReliableKeys(name), config or ReliableConfig()))
+
+    @property
+    def config(self) -> ReliableConfig:
+        """The settings in force: after the first call, those stored with the queue in place of the program's own."""
+        return self._engine.config
 
     publish = Method(publishing.publish)
     publish_many = Method(publishing.publish_many)
@@ -49,7 +54,7 @@ class ReliableMethods(QueueBase[ReliableEngine]):
         return self._engine.worker
 
 
-class ReliableAdmin(Admin[ReliableEngine, W]):
+class ReliableAdmin(Configured, Admin[ReliableEngine, W]):
     """What operators do with a ReliableQueue: `queue.admin`."""
 
     peek = Method(inspecting.peek)

@@ -8,6 +8,8 @@ rmq:reliable:{q}:claims:<w>      hash  message id -> token, ms when claimed, ms 
 rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; the reaper checks the lists of these
 rmq:reliable:{q}:strays          hash  message id -> ms when the reaper first saw it held without a claim
 rmq:reliable:{q}:dead            list  dead letters, newest left, capped
+rmq:reliable:{q}:settings        string  settings that all clients follow, JSON: name -> value
+rmq:reliable:{q}:differing       zset  programs whose configs differ from them -> when they last said so, ms; expires
 rmq:reliable:{q}:slot:<c>/<n>    string  last call and reply of a client's call slot; expires
 """
 
@@ -21,7 +23,8 @@ from rmq_core.envelope.codec import nonce
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import Keys, check_name, part
-from rmq_core.policy import check_all, milliseconds, seconds, whole
+from rmq_core.kernel.settings import Following
+from rmq_core.policy import STORED, check_all, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
 
 DISCIPLINE = "reliable"
@@ -32,16 +35,18 @@ CAPABILITIES = Capabilities(fenced=True, extend=True, dead_letters=True, partial
 class ReliableConfig(PayloadLimits):
     """Settings of a ReliableQueue. Durations are seconds or timedelta; sizes are bytes.
 
+    What is marked as STORED can be stored with the queue, by `queue.admin.configure`; then it holds for all programs.
+
     timeout: how long a worker may hold a message, unless it extends, before a reaper considers the worker dead.
     max_deliveries: after this many failed deliveries a message becomes a dead letter; None for no limit.
     worker: the name of this worker, and of its processing list; None generates one from host and process.
     max_dead: how many dead letters are kept. retry_budget: how long a call is retried while Redis does not answer.
     """
 
-    timeout: timedelta | float = 600
-    max_deliveries: int | None = 10
+    timeout: timedelta | float = field(default=600, metadata=STORED)
+    max_deliveries: int | None = field(default=10, metadata=STORED)
     worker: str | None = None
-    max_dead: int = 100_000
+    max_dead: int = field(default=100_000, metadata=STORED)
     retry_budget: timedelta | float = 30
 
     def __post_init__(self) -> None:
@@ -64,13 +69,15 @@ class ReliableKeys(Keys, prefix="rmq:reliable:*:"):
     workers: bytes
     strays: bytes
     dead: bytes
+    settings: bytes
+    differing: bytes
 
     processing = part("processing")
     claims = part("claims")
 
 
 @dataclass(slots=True, eq=False)
-class ReliableEngine(KeyedEngine):
+class ReliableEngine(KeyedEngine, Following):
     """State of a queue object. `unanswered` maps tokens of claims that ended without a reply to their workers."""
 
     keys: ReliableKeys
@@ -81,7 +88,11 @@ class ReliableEngine(KeyedEngine):
     tally: None = field(default=None, init=False)  # it keeps no history
 
     def __post_init__(self) -> None:
+        self.follow(self.config, DISCIPLINE)
         self.worker = self.config.worker or f"{os.uname().nodename}-{os.getpid()}-{nonce()[:8]}"
+
+    def use(self, config: ReliableConfig) -> None:
+        self.config = config
 
     @property
     def heartbeat_s(self) -> float | None:

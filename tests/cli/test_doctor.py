@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from rmq_cli.doctor_checks import needed
-from rmq_core import LeasedQueue, __version__
+from rmq_core import LeasedConfig, LeasedQueue, __version__
 
 Rmq = Callable[..., Any]
 
@@ -131,3 +131,22 @@ def test_a_named_queue_of_a_later_format_is_reported_and_not_opened(rmq: Rmq, re
     ran = rmq("doctor", "orders", "--json")
     assert (ran.code, ran.err, about(ran, "format")["level"]) == (1, "", "fail")
     assert "RMQ 0.9.0 or later" in about(ran, "format")["advice"]
+
+
+def test_a_program_whose_settings_are_not_those_of_the_queue_is_named(
+    rmq: Rmq, persistent: redis.Redis, server_url: str
+) -> None:
+    with LeasedQueue(server_url, "q", LeasedConfig(max_deliveries=3)) as queue:
+        queue.publish("x")
+        assert about(rmq("doctor", "q", "--json"), "settings")["found"] == "q stores nothing"
+        rmq("configure", "q", "max_deliveries=5")
+    with LeasedQueue(server_url, "q", LeasedConfig(max_deliveries=3)) as queue:
+        queue.publish("x")
+    ran = rmq("doctor", "q", "--json")
+    assert (ran.code, about(ran, "settings")["level"]) == (0, "warn")
+    assert "passed max_deliveries=3 at " in about(ran, "settings")["found"]
+    rmq("configure", "q", "max_deliveries=3")
+    assert about(rmq("doctor", "q", "--json"), "settings")["found"] == "q stores max_deliveries=3"
+    persistent.rpush("rmq:{q}:settings2", "x")
+    persistent.rename("rmq:{q}:settings2", "rmq:{q}:settings")
+    assert "another type" in str(rmq("doctor", "q", "--json").records[0]["findings"])

@@ -129,7 +129,8 @@ def test_who_holds_messages_is_shown_of_disciplines_without_leases_too(
 
 def test_dead_letters_are_listed_redriven_and_purged(rmq: Rmq) -> None:
     rmq("publish", "q", "a", "b")
-    rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
+    rmq("configure", "q", "max_deliveries=1")
+    rmq("consume", "q", "--", "false")
     assert "nack exit code 1" in rmq("dlq", "list", "q").out
     assert rmq("dlq", "redrive", "q", "--max", "1", "--json").records == [{"queue": "q", "redriven": 1}]
     assert rmq("dlq", "purge", "q", "--yes", "--json").records == [{"queue": "q", "purged": 1}]
@@ -139,7 +140,8 @@ def test_dead_letters_are_listed_redriven_and_purged(rmq: Rmq) -> None:
 
 def test_purging_requires_a_confirmation_and_deletes_nothing_without_a_terminal(rmq: Rmq) -> None:
     rmq("publish", "q", "a")
-    rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
+    rmq("configure", "q", "max_deliveries=1")
+    rmq("consume", "q", "--", "false")
     ran = rmq("dlq", "purge", "q")
     assert ran.code == 2
     assert "Delete 1 dead letter of q (leased)" in ran.err
@@ -150,7 +152,8 @@ def test_reaping_returns_the_messages_of_a_dead_worker_of_a_reliable_queue(rmq: 
     publish(rmq, "reliable")
     dead = open_queue(server_url, "q", "reliable")
     assert dead.claim() is not None
-    found = rmq("reap", "q", "--set", "timeout=0.001", "--json").records[0]
+    rmq("configure", "q", "timeout=1ms")
+    found = rmq("reap", "q", "--json").records[0]
     assert (found["returned"], found["dead"]) == (1, 0)
     dead.close()
 
@@ -165,7 +168,8 @@ def test_top_without_a_terminal_prints_one_table_after_another(rmq: Rmq) -> None
 
 def test_a_reaper_repeats_until_it_is_stopped(rmq: Rmq, server_url: str) -> None:
     publish(rmq, "reliable")
-    arguments = [sys.executable, "-m", "rmq_cli", "reap", "q", "--every", "0.1", "--set", "timeout=0.2"]
+    rmq("configure", "q", "timeout=0.2")
+    arguments = [sys.executable, "-m", "rmq_cli", "reap", "q", "--every", "0.1"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as reaper, open_queue(server_url, "q", "reliable") as dead:
         assert dead.claim(wait=5) is not None
         until(lambda: dead.stats().ready == 1, PATIENCE_S)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Rmq = Callable[..., Any]
 
 
@@ -29,21 +31,31 @@ def test_a_deduplication_key_is_accepted_once(rmq: Rmq) -> None:
     assert rmq("publish", "q", "b", "--dedup-key", "k").out == "published 0 to q (leased), 1 duplicate\n"
 
 
-def test_settings_of_the_discipline_can_be_set(rmq: Rmq) -> None:
-    rmq("publish", "q", "a", "--set", "dedup=true")
-    assert rmq("publish", "q", "a", "--set", "dedup=true", "--json").records[0]["duplicates"] == 1
+def test_settings_that_are_stored_with_the_queue_hold_for_commands(rmq: Rmq) -> None:
+    assert rmq("configure", "q", "dedup=true").code == 2  # there is no such queue yet
+    assert rmq("configure", "q", "dedup=true", "-d", "leased").out == "q stores dedup=true\n"
+    rmq("publish", "q", "a")
+    assert rmq("publish", "q", "a", "--json").records[0]["duplicates"] == 1
 
 
-def test_an_unknown_setting_is_refused_with_the_known_ones(rmq: Rmq) -> None:
-    ran = rmq("publish", "q", "a", "--set", "speed=3")
+def test_stored_settings_are_shown_changed_and_removed(rmq: Rmq) -> None:
+    rmq("publish", "q", "a")
+    assert rmq("configure", "q").out == "q stores nothing\n"
+    shown = rmq("configure", "q", "max_ready=9", "overflow=block 5", "journal=7d", "--json").records[0]
+    assert shown["stored"] == {"journal": "604800s", "max_ready": 9, "overflow": "block 5"}
+    assert (shown["in_force"]["max_ready"], shown["in_force"]["max_dead"], shown["differing"]) == (9, 100_000, [])
+    assert rmq("configure", "q", "--reset", "overflow,journal").out == "q stores max_ready=9\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [("speed=3", "there is no speed"), ("overflow=block", "overflow must be"), ("lease=3", "each program's own")],
+)
+def test_a_setting_that_cannot_be_stored_is_refused(rmq: Rmq, setting: str, says: str) -> None:
+    rmq("publish", "q", "a")
+    ran = rmq("configure", "q", setting)
     assert ran.code == 2
-    assert "leased has no speed; it has backoff, " in ran.err
-
-
-def test_a_setting_that_no_text_can_give_is_refused(rmq: Rmq) -> None:
-    ran = rmq("publish", "q", "a", "--set", "max_ready=1", "--set", "overflow=block")
-    assert ran.code == 2
-    assert "overflow must be an Overflow" in ran.err
+    assert says in ran.err
 
 
 def test_headers_and_delays_reach_the_message(rmq: Rmq) -> None:
@@ -54,7 +66,8 @@ def test_headers_and_delays_reach_the_message(rmq: Rmq) -> None:
 
 
 def test_a_full_queue_has_an_exit_code_and_reports_how_much_was_stored(rmq: Rmq) -> None:
-    rmq("publish", "q", "a", "b", "--set", "max_ready=2")
-    ran = rmq("publish", "q", "c", "--set", "max_ready=2")
+    rmq("publish", "q", "a", "b")
+    rmq("configure", "q", "max_ready=2")
+    ran = rmq("publish", "q", "c")
     assert ran.code == 4
     assert "stored before that: 0" in ran.err

@@ -102,7 +102,8 @@ def test_purging_prompts_and_obeys_the_answer(
     rmq: Rmq, terminal: Callable[..., Terminal], conditions: list[str], answer: str, left: int
 ) -> None:
     rmq("publish", "q", "a")
-    rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
+    rmq("configure", "q", "max_deliveries=1")
+    rmq("consume", "q", "--", "false")
     purge = terminal("dlq", "purge", "q", *conditions)
     purge.shows("Delete 1 dead letter of q (leased)")
     assert "purged" not in purge.seen

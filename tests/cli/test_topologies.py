@@ -94,6 +94,7 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     walk("publish", queue, "one", "two")
     walk("stats")
     walk("stats", queue)
+    walk("configure", queue, "max_dead=500")
     walk("top", "--times", "1")
     walk("queues list")
     walk("doctor", queue)

@@ -93,7 +93,6 @@ def test_a_pipe_that_breaks_off_is_imported_so_far_and_completed_by_the_next_run
     [
         (["--state", "gone"], "--state must be one of leased"),
         (["/nowhere"], "FILE /nowhere: No such file"),
-        (["--set", "max_bytes=1"], "leased has no max_bytes"),
     ],
 )
 def test_a_wrong_parameter_is_named(rmq: Rmq, export: bytes, words: list[str], named: str) -> None:

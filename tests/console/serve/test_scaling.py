@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rmq_core import LeasedConfig, LeasedQueue, open_queue
+from rmq_core import LeasedQueue, open_queue
 from tests.console.serve.conftest import QUEUE, serving
 from tests.servers.process import Server
 
@@ -80,14 +80,15 @@ def test_jobs_are_told_when_they_are_due_or_their_lease_expired(url: str, redis_
     until(url, 1, "mails")
 
 
-def test_a_lease_is_reclaimed_under_the_settings_of_the_consumers(
+def test_a_lease_is_reclaimed_by_the_settings_stored_with_its_queue(
     started: Callable[..., str], redis_server: Server
 ) -> None:
     for name in (QUEUE, "other"):
-        with LeasedQueue(redis_server.url, name, LeasedConfig(max_deliveries=1)) as queue:
+        with LeasedQueue(redis_server.url, name) as queue:
+            queue.admin.configure(max_deliveries=1 if name == QUEUE else 5)
             queue.publish("x")
             queue.claim(lease=0.001)
-    url = started("--set", "max_deliveries=1", "--set", "other:max_deliveries=5")
+    url = started()
     assert (told(url)["ready"], told(url)["dead"]) == (0, 1)
     assert (told(url, "other")["ready"], told(url, "other")["dead"]) == (1, 0)
 

@@ -12,7 +12,7 @@ import pytest
 from starlette.routing import Mount
 
 from rmq_console.serve.app import PLACE
-from rmq_console.serve.reading import ConsumerSettings, QueueReader
+from rmq_console.serve.reading import QueueReader
 from rmq_core import LeasedConfig, LeasedQueue, RedisSettings, embedded, open_queue
 from tests.console.serve.conftest import FROM_PAGE, Served
 from tests.servers import Cluster, name_on
@@ -30,7 +30,7 @@ async def looked_at(url: str) -> dict[str, int]:
             queue.client.zadd(f"rmq:{{{name}}}:leases", {held.id: 1})
     with open_queue(url, "d", "jobs") as jobs:  # type: ignore[attr-defined]
         jobs.publish({"n": 1})
-    reader = QueueReader(RedisSettings.from_url(url), ConsumerSettings())
+    reader = QueueReader(RedisSettings.from_url(url))
     try:
         await reader.ping()
         readings = await reader.all()
@@ -127,6 +127,7 @@ async def test_every_route_works_for_a_queue_on_any_node_of_a_cluster(
         await walk.post("count", target="dead", where={"reason": "it failed"})
         for part in ("pause", "resume"):
             await walk.post(part)
+        await walk.post("configure", settings=["failed_log=5"])
         await walk.post("mark", text="a mark")
         assert (await walk.post("release", lease_id="one", owner="o"))["released"] == 1
         assert (await walk.post("expire", lease_id="two", owner="o"))["expired"] == 1

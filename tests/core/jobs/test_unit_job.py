@@ -10,6 +10,7 @@ from rmq_core.envelope.codec import message_of
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.jobs.config import JobsConfig, WorkerConfig
 from rmq_core.jobs.job import Job, check_id, encode_data, encode_options, job_of
+from rmq_core.jobs.state import JobsEngine, JobsKeys
 from rmq_core.jobs.worker import Delivery, FailedJob, Runner
 
 
@@ -64,7 +65,7 @@ def test_a_name_must_be_text() -> None:
 
 async def test_a_worker_retries_a_job_whose_data_only_a_later_version_can_read() -> None:
     body = b'j1 z48 {"rmq-attempts":"2","rmq-backoff":"60.0 60.0 0"}?'
-    runner = Runner(lambda job: job, WorkerConfig(), JobsConfig())
+    runner = Runner(lambda job: job, WorkerConfig(), JobsEngine(JobsKeys("q"), JobsConfig()))
     first = await runner.run(Delivery("1-0", b"0 1764000000000 0 " + body), print)
     assert isinstance(first, FailedJob)
     assert (first.job_id, first.verdict.attempts, first.verdict.delay_s) == ("j1", 1, 60.0)

@@ -12,9 +12,8 @@ from time import monotonic
 from typing import Any
 
 import pytest
-import redis
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Overflow, QueueFull, backlogs, exponential
+from rmq_core import ConfigurationError, LeasedConfig, Overflow, QueueFull, backlogs, exponential
 from rmq_core.admin.configuring import apply
 from rmq_core.envelope.codec import nonce
 from rmq_core.errors import WrongKeyType
@@ -22,7 +21,7 @@ from rmq_core.exchange.frames import Frame, Plan, plan
 from rmq_core.kernel import settings as following
 from rmq_core.policy import Backoff, of_text
 from tests.core.leased.by_hand import engine
-from tests.core.leases import blocked, driver_of, engine_of, eventually, expire, key
+from tests.core.leases import blocked, driver_of, engine_of, expire, key
 from tests.core.worlds import World
 
 STORED = "max_deliveries=1"
@@ -380,10 +379,9 @@ def test_what_a_driver_reads_beside_its_requests_is_due_by_when_they_are_execute
     assert Plan([Frame(("BLPOP",)), Frame(("PING",))], 60_000).reading(made).beside is made
 
 
-def test_the_queue_classes_take_their_config_as_it_was_passed(server_url: str, redis_client: redis.Redis) -> None:
-    redis_client.flushdb()
-    config = LeasedConfig(max_deliveries=3)
-    with LeasedQueue(server_url, "q", config) as queue:
-        queue.admin.configure(max_deliveries=5)
-        assert queue.config is config
-        eventually(lambda: engine_of(queue).config.max_deliveries == 5)
+def test_the_config_of_a_queue_object_is_the_one_in_force(world: World) -> None:
+    world.queue().admin.configure(max_deliveries=5)
+    queue = world.queue(config=LeasedConfig(max_deliveries=3, lease=9))
+    assert queue.config.max_deliveries == 3
+    queue.stats()
+    assert (queue.config.max_deliveries, queue.config.lease) == (5, 9)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
-from rmq_core import LeasedConfig, LeasedQueue, NewMessage, RedisMessageQueue
+from rmq_core import LeasedConfig, LeasedQueue, NewMessage, Overflow, RedisMessageQueue, exponential
 from rmq_core.admin import history as recording
 from rmq_core.kernel.base import tools_of
 from rmq_core.leased import claiming, inspecting, publishing, reclaiming, settling
@@ -239,6 +240,17 @@ def history(url: str, client: Any) -> None:
         client.hset(key, f"{unit}{number % ring}", b"%d %b" % (number, value))
 
 
+def settings(url: str, client: Any) -> None:
+    """A value of each form, and a program that passes another one."""
+    with acting_as("alice"), queue(url, history=False) as q:
+        q.admin.configure(
+            max_deliveries=3, max_ready=9, overflow=Overflow.BLOCK(2.5), backoff=exponential(1, 60, 0.25), dedup=True,
+            max_hold=None, journal=timedelta(days=1),
+        )  # fmt: skip
+    with acting_as("bob"), queue(url, history=False, max_deliveries=5) as q:
+        q.stats()
+
+
 def journal(url: str, client: Any) -> None:
     """The journal of messages that were published, claimed, taken over, settled, expired, dead and redriven."""
     with acting_as("alice"), queue(url, history=False, journal=100, max_deliveries=4) as q:
@@ -290,6 +302,7 @@ SCENES = {
     "leased_slots": slots,
     "leased_history": history,
     "leased_journal": journal,
+    "leased_settings": settings,
     "leased_operated": operated,
     "message_queue": message_queue,
 }

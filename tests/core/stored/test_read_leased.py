@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from rmq_core import Isolation, Lease, LeaseAlreadySettled, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message, Stage
+from rmq_core import (
+    Isolation,
+    Lease,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeaseLost,
+    LeaseOwnedByOther,
+    Message,
+    Overflow,
+    Stage,
+    exponential,
+)
 from rmq_core.errors import ConsumerTaken
 from rmq_core.exchange.loading import load as load_script
 from rmq_core.kernel.base import tools_of
@@ -50,6 +62,16 @@ def shape(message: Message) -> tuple[Any, ...]:
 
 def by_id(messages: Iterable[Message]) -> dict[str, Message]:
     return {message.id: message for message in messages}
+
+
+def test_stored_settings_are_followed(world: World) -> None:
+    queue = stored(world, "leased_settings")
+    assert queue.admin.settings().stored == {
+        "backoff": exponential(1, 60, 0.25), "dedup": True, "journal": timedelta(days=1), "max_deliveries": 3,
+        "max_hold": None, "max_ready": 9, "overflow": Overflow.BLOCK(2.5),
+    }  # fmt: skip
+    assert [(each.program, each.passes) for each in queue.admin.settings().differing] == [("bob", "max_deliveries=5")]
+    assert [queue.publish("same").accepted for _ in range(2)] == [True, False]
 
 
 def test_a_consumer_gets_every_kind_of_payload_as_it_was_published(world: World) -> None:

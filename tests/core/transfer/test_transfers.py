@@ -303,7 +303,7 @@ def test_a_target_without_room_for_dead_letters_refuses_them_whole(world: World,
     configs: dict[str, Any] = {
         "leased": LeasedConfig(max_dead=3), "jobs": JobsConfig(max_dead=3),
     }  # fmt: skip
-    with pytest.raises(QueueFull, match="max_dead is reached; raise it with --set max_dead=NUMBER"):
+    with pytest.raises(QueueFull, match="max_dead is reached; `rmq configure` raises it"):
         moved(world.open(discipline, "target", configs[discipline]), lines)
     target = world.open(discipline, "target")
     assert target.stats().dead == 0
