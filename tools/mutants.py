@@ -42,6 +42,7 @@ MOVED = f"{CLUSTERS}::test_a_call_whose_queue_has_moved_is_sent_again_to_its_new
 WAITS = f"{FRAMES}::test_a_call_is_resent_when_the_server_cannot_answer_now"
 ATTACKS = "tests/console/serve/test_attacks.py"
 TABLES = "tests/spark/test_unit_tables.py"
+STORED = "tests/core/leased/test_settings.py"
 
 MUTANTS = (
     Mutant(
@@ -351,6 +352,27 @@ MUTANTS = (
         "not ack_unadopted",
         "ack_unadopted",
         "tests/dagster/test_submitted.py::test_a_driver_that_never_adopts_is_no_success",
+    ),
+    Mutant(
+        "a reclaim counts by the program's own settings",
+        "rmq_core/leased/reclaiming.py",
+        "yield from fresh(engine)",
+        "pass",
+        f"{STORED}::test_a_reading_of_many_queues_reclaims_with_what_each_of_them_stores",
+    ),
+    Mutant(
+        "what is read beside a call is taken for its reply",
+        "rmq_core/exchange/frames.py",
+        "self.beside.take(replies.pop())",
+        "self.beside.take(replies[-1])",
+        f"{STORED}::test_a_waiting_claim_follows_what_was_changed_while_it_waited",
+    ),
+    Mutant(
+        "operators who change settings at once overwrite each other",
+        "rmq_core/kernel/configure.lua",
+        "if (redis.call('GET', settings) or '') ~= before then",
+        "if false then",
+        f"{STORED}::test_operators_who_change_different_settings_at_once_change_both",
     ),
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -14,14 +16,15 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig, Overflow, QueueFull, backlogs, exponential
-from rmq_core.admin.configuring import apply
+from rmq_core.admin.configuring import apply, configure
 from rmq_core.envelope.codec import nonce
 from rmq_core.errors import WrongKeyType
 from rmq_core.exchange.frames import Frame, Plan, plan
 from rmq_core.kernel import settings as following
+from rmq_core.leased.aio import read_all
 from rmq_core.policy import Backoff, of_text
 from tests.core.leased.by_hand import engine
-from tests.core.leases import blocked, driver_of, engine_of, expire, key
+from tests.core.leases import blocked, driver_of, engine_of, eventually, expire, handler_of, key, run
 from tests.core.worlds import World
 
 STORED = "max_deliveries=1"
@@ -69,15 +72,20 @@ def test_whoever_reclaims_the_stored_number_of_deliveries_decides(world: World, 
     assert other.stats().dead == 1
 
 
-def test_a_reading_of_many_queues_reclaims_with_what_each_of_them_stores(world: World) -> None:
+@pytest.mark.parametrize("reading", ["backlogs", "scrape"])
+def test_a_reading_of_many_queues_reclaims_with_what_each_of_them_stores(world: World, reading: str) -> None:
     for name, most in (("one", 1), ("two", 2), ("none", None)):
         queue = world.queue(name)
         if most:
             queue.admin.configure(max_deliveries=most)
         queue.publish("x")
         expire(world, queue.claim().id, name)
-    found = backlogs(world.url, ["one", "two", "none"], LeasedConfig(max_deliveries=9))
-    assert [found[name].ready for name in ("one", "two", "none")] == [0, 1, 1]
+    configs = dict.fromkeys(("one", "two", "none"), LeasedConfig(max_deliveries=9))
+    if reading == "backlogs":
+        backlogs(world.url, configs, configs["one"])
+    else:
+        asyncio.run(read_all(world.url, configs))
+    assert [world.queue(name).stats().ready for name in configs] == [0, 1, 1]
 
 
 def test_a_queue_without_stored_settings_has_those_of_each_program(world: World) -> None:
@@ -337,12 +345,43 @@ def test_settings_survive_a_purge_and_go_with_the_queue(world: World) -> None:
     assert queue.stats()[:4] == (1, 0, 0, 0)
 
 
+def ended(world: World, queue: Any, exchange: Any, reply: Any) -> Any:
+    """Return what an operation returns that goes on with a reply."""
+    try:
+        while True:
+            reply = run(world, queue, exchange.send(reply))
+    except StopIteration as done:
+        return done.value
+
+
 def test_operators_who_change_different_settings_at_once_change_both(world: World) -> None:
-    names = {"max_deliveries": 5, "max_dead": 6, "failed_log": 7, "completed_log": 8, "max_ready": 9}
-    calls = [world.in_background(world.queue().admin.configure, **{name: value}) for name, value in names.items()]
-    for each in calls:
-        each.result(60)
-    assert world.queue().admin.settings().stored == names
+    operator = world.queue()
+    operator.publish("x")
+    changing = configure(engine_of(operator), max_dead=6)
+    before = run(world, operator, next(changing))
+    world.queue().admin.configure(max_deliveries=5)
+    assert ended(world, operator, changing, before).stored == {"max_deliveries": 5, "max_dead": 6}
+
+
+def test_running_consumers_of_a_queue_follow_a_change(world: World) -> None:
+    """A message that always fails is delivered for ever, until a limit is stored."""
+    config = LeasedConfig(max_deliveries=None)
+    seen: list[Any] = []
+
+    def fails(message: Any) -> None:
+        seen.append(message.payload)
+        raise ValueError
+
+    stop = threading.Event()
+    run_it = partial(world.queue(config=config).run, handler_of(world.flavour, fails), stop=stop, wait=1)
+    done = world.in_background(run_it)
+    operator = world.queue()
+    operator.publish("bad")
+    eventually(lambda: len(seen) > 20)
+    operator.admin.configure(max_deliveries=2)
+    eventually(lambda: operator.stats().dead == 1)
+    stop.set()
+    done.result(60)
 
 
 def test_a_late_resend_of_a_change_does_not_undo_a_later_one(world: World) -> None:
