@@ -32,7 +32,11 @@ export function ask({ title, body, action, kind = "primary", typed, problem }) {
       go.disabled = Boolean(found) || Boolean(typed && input.value !== typed);
     };
     box.addEventListener("input", check);
-    box.addEventListener("keydown", (event) => event.key === "Enter" && event.target.matches("input") && !go.disabled && answer(true));
+    box.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !event.target.matches("input") || go.disabled) return;
+      event.preventDefault(); // else the same key presses the button that gets the focus when the dialog closes
+      answer(true);
+    });
     go.addEventListener("click", () => answer(true));
     stop.addEventListener("click", () => answer(false));
     box.addEventListener("close", () => {

@@ -110,6 +110,26 @@ def test_a_queue_is_paused_and_resumed_and_both_are_marked_in_its_history(
     screen.shows("Published", ".numbers thead")
 
 
+def test_settings_are_stored_with_a_queue_and_changed(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish("x")
+    screen.open("work", "ready")
+    screen.button("Settings").send_keys(Keys.ENTER)
+    screen.find("dialog input").send_keys("max_deliveries=many", Keys.ENTER)
+    screen.shows("max_deliveries must be a whole number", "#toasts")
+    screen.button("Settings").send_keys(Keys.ENTER)
+    screen.find("dialog input").send_keys("max_deliveries=3, overflow=block 5, max_ready=9", Keys.ENTER)
+    screen.shows("work stores max_deliveries=3, max_ready=9, overflow=block 5", "#toasts")
+    screen.shows("Stored with the queue: max_deliveries=3, max_ready=9, overflow=block 5", "main .settings")
+    screen.button("Settings").send_keys(Keys.ENTER)
+    assert screen.find("dialog input").get_attribute("value") == "max_deliveries=3, max_ready=9, overflow=block 5"
+    screen.all("dialog input")[1].send_keys("overflow, max_ready")
+    screen.find("dialog input").clear()
+    screen.click("dialog .primary")
+    screen.shows("stores max_deliveries=3", "#toasts")
+    assert queue.admin.settings().stored == {"max_deliveries": 3}
+
+
 def test_a_delayed_message_is_run_now_and_a_ready_one_is_removed(screen: ConsoleScreen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish("later", delay=3600, dedup_key="order 7")
