@@ -245,7 +245,7 @@ def _pieces(stored: pa.Array, starts: Any, ends: Any) -> pa.Array:
     if len(starts) and (starts == ends).all():
         return pa.repeat(pa.scalar(b"", pa.binary()), len(starts))
     both = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), stored.buffers()[2]])
-    return both.take(pa.array(np.arange(0, len(edges) - 1, 2, np.int32)))
+    return both.take(pa.array(np.arange(0, len(edges) - 1, 2, dtype=np.int32)))
 
 
 VALUE, REASON = "value", "reason"
