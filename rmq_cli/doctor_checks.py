@@ -14,14 +14,15 @@ from rmq_cli.opening import Registered, Server
 from rmq_core.admin.verbs import can
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Command, Exchange
-from rmq_core.exchange.loading import load, names
-from rmq_core.exchange.scripts import FORMAT, format_key
+from rmq_core.exchange.loading import LAYOUTS, load, names
+from rmq_core.exchange.scripts import FORMATS, format_key
 from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 
 _CALL = re.compile(r"""redis\.p?call\(\s*['"]([A-Z]+)['"](?:\s*,\s*['"]([A-Z]+)['"])?""")
 _CONTAINERS = frozenset({"MEMORY", "OBJECT", "XGROUP", "XINFO"})
 _EVERYWHERE = ("EVAL", "EVALSHA", "PING", "SADD", "SMEMBERS", "SREM")
+_READ = " and ".join(map(str, FORMATS))
 _SPECIAL = re.compile(r"([*?\[\]\\])")
 _EXAMPLES = {
     name: arguments
@@ -30,15 +31,15 @@ _EXAMPLES = {
         (
             "K",
             (
-                "BITCOUNT DEL EXISTS GET HLEN HVALS INCR LLEN LPOP MGET PERSIST PTTL RPOP SMEMBERS STRLEN SUBSCRIBE"
-                " MEMORY|USAGE TYPE UNLINK XINFO|GROUPS XINFO|STREAM XLEN ZCARD"
+                "BITCOUNT DEL EXISTS GET HKEYS HLEN HVALS INCR LLEN LPOP MGET PERSIST PTTL RPOP SMEMBERS STRLEN"
+                " SUBSCRIBE MEMORY|USAGE TYPE UNLINK XINFO|GROUPS XINFO|STREAM XLEN ZCARD"
             ),
         ),
         (
             "K 1",
             (
-                "BITPOS BLPOP EXPIRE GETBIT HDEL HEXISTS HGET HMGET INCRBY LINDEX LPOS LPUSH PEXPIRE PUBLISH RPUSH SADD"
-                " SET SREM XDEL XPENDING ZRANK ZREM ZSCORE"
+                "BITPOS BLPOP EXPIRE GETBIT HDEL HEXISTS HGET HMGET HSCAN HSTRLEN INCRBY LINDEX LPOS LPUSH PEXPIRE"
+                " PUBLISH RPUSH SADD SET SREM XDEL XPENDING ZRANK ZREM ZSCORE"
             ),
         ),
         ("K K", "RENAME RENAMENX"),
@@ -105,7 +106,9 @@ def needed(discipline: str, queue: str | None) -> Requirements:
     record = DISCIPLINES[discipline]
     found = {*_EVERYWHERE, *record.commands}
     for script in names(f"{discipline}/", *record.scripts):
-        found |= commands_of(load(script).source.decode())
+        for layout, folder in LAYOUTS.items():
+            if not layout or folder.startswith(f"{discipline}/"):
+                found |= commands_of(load(script, layout).source.decode())
     prefix, name, registry = f"rmq:{record.keys}", queue or "rmq-doctor", QUEUES.decode()
     own = "rmq:*" if queue is None else f"{prefix}{{{pattern(queue)}}}:*"
     keys = [(f"~{own}", f"{prefix}{{{name}}}:doctor")]
@@ -455,13 +458,13 @@ def examine_formats(server: Server, queues: Iterable[Registered]) -> list[Findin
         except RedisMessageQueueError as error:
             unread.append(f"{name}: {error}")
             continue
-        if stored != str(FORMAT):
-            advice = f"this version reads format {FORMAT}: install RMQ {needs or 'of a later version'} or later"
+        if stored not in map(str, FORMATS):
+            advice = f"this version reads formats {_READ}: install RMQ {needs or 'of a later version'} or later"
             findings.append(Finding(Level.FAIL, "format", f"{name} is stored in format {stored}", advice))
     if unread:  # of other users, for example
         more = f", and {len(unread) - 1:,} other queues" if unread[1:] else ""
         findings.append(Finding(Level.UNKNOWN, "format", f"{unread[0]}{more}"))
-    return findings or [Finding(Level.OK, "format", f"format {FORMAT} ({count})")]
+    return findings or [Finding(Level.OK, "format", f"formats {_READ} ({count})")]
 
 
 def _stored(server: Server, name: str, discipline: str) -> tuple[str, str]:
@@ -470,7 +473,7 @@ def _stored(server: Server, name: str, discipline: str) -> tuple[str, str]:
         queue: Any = opened
         prefix = queue._engine.prefix  # noqa: SLF001  only the engine knows it
     found = server.ask(_read(format_key(prefix)))
-    text = found.decode(errors="replace") if isinstance(found, bytes) else found or str(FORMAT)
+    text = found.decode(errors="replace") if isinstance(found, bytes) else found or "1"
     stored, _, needs = text.partition(" ")
     return stored, needs
 

@@ -30,7 +30,7 @@ class NewMessage(NamedTuple):
     """A message for `publish_many` and `stage` with an id, headers, a delay or a deduplication key of its own.
 
     id: replaces the generated one; up to 512 characters without spaces. RMQ does not check that it is unique.
-    delay: seconds or timedelta. dedup_key: replaces the key of the queue or of the call.
+    delay: seconds or timedelta. dedup_key: replaces the key of the queue or of the call. group: see `Groups`.
     """
 
     payload: Payload
@@ -38,6 +38,7 @@ class NewMessage(NamedTuple):
     headers: Mapping[str, str] | None = None
     delay: timedelta | float | None = None
     dedup_key: str | bytes | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ import json
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from rmq_core.errors import ConfigurationError
+from rmq_core.errors import ConfigurationError, PayloadError
 
 _LONGEST_S = 10**9  # 31 years; the scripts rely on times of at most 14 digits in ms
 
@@ -142,6 +142,74 @@ class Durability:
         return reply >= self.replicas
 
 
+_MOST_WEIGHTS = 1000
+_GROUP_LENGTH = 200
+GROUP_HEADER = "rmq-group"
+_GROUPS = re.compile(r"(?:(fair|exclusive)|concurrent (\d+))(?: (\{.*\}))?")
+
+
+def checked_group(name: str) -> str:
+    """Return the name of a group: 1 to 200 printable characters without `"` and backslash, for scripts read it."""
+    if not isinstance(name, str) or not 0 < len(name) <= _GROUP_LENGTH or not name.isprintable():
+        raise PayloadError(f"group must be a text of 1 to {_GROUP_LENGTH} printable characters, not {name!r}")
+    if '"' in name or "\\" in name:
+        raise PayloadError(f'group {name!r} must not hold " or a backslash')
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How the messages of a queue wait in groups, such as one for each tenant; `publish` names the group of a message.
+
+    Groups take turns by start-time fair queueing (Goyal et al., SIGCOMM 1996). concurrent: how many leases may hold
+    messages of a group at once; None for any number. weights: the shares of groups that get more, or less, than 1.
+    Messages without a group take turns as one more group, which any number of leases may hold.
+    """
+
+    concurrent: int | None = None
+    weights: Mapping[str, int | float] = field(default_factory=dict)
+
+    FAIR: ClassVar[Groups]
+    EXCLUSIVE: ClassVar[Groups]
+
+    def __post_init__(self) -> None:
+        if self.concurrent is not None:
+            whole("groups.concurrent", self.concurrent, minimum=1)
+        if not isinstance(self.weights, Mapping) or len(self.weights) > _MOST_WEIGHTS:
+            raise ConfigurationError(f"groups.weights must be a mapping of at most {_MOST_WEIGHTS} groups to weights")
+        for name, weight in self.weights.items():
+            checked_group(name)
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.01 <= weight <= 100:
+                raise ConfigurationError(f"groups.weights[{name!r}] must be between 0.01 and 100, not {weight!r}")
+
+    def __str__(self) -> str:
+        """Return the policy as `configure` takes it: `fair`, `exclusive`, `concurrent 3`, and then the weights."""
+        words = {None: "fair", 1: "exclusive"}.get(self.concurrent, f"concurrent {self.concurrent}")
+        return f"{words} {self._weights}".rstrip()
+
+    @property
+    def stored(self) -> str:
+        """The policy as scripts read it."""
+        return f"{self.concurrent or 0} {self._weights}".rstrip()
+
+    @property
+    def _weights(self) -> str:
+        return json.dumps(dict(self.weights), ensure_ascii=False) if self.weights else ""
+
+    @classmethod
+    def of(cls, text: str) -> Groups:
+        """Return the policy of a text; raise ValueError for another text."""
+        found = _GROUPS.fullmatch(text)
+        if not found:
+            raise ValueError(text)
+        limit = int(found[2]) if found[2] else 1 if found[1] == "exclusive" else None
+        return cls(limit, json.loads(found[3]) if found[3] else {})
+
+
+Groups.FAIR = Groups()
+Groups.EXCLUSIVE = Groups(concurrent=1)
+
+
 STORED: Mapping[str, bool] = {"stored": True}
 """The metadata of a config's field that `configure` can store with a queue, for all of its clients."""
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -151,13 +219,16 @@ _DURATION = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})")
 def as_text(value: Any) -> Any:
     """Return the value of a setting as JSON and command lines have it: None, a number, true, false or a text.
 
-    Texts are `90s`, `raise`, `drop_oldest`, `block 5` and `exponential 1 300 0.5`; other values, such as a Backoff of a
-    program's own, are represented.
+    Texts are `90s`, `raise`, `drop_oldest`, `block 5`, `exponential 1 300 0.5`, `fair`, `exclusive` and `concurrent 3`,
+    the last three also with weights, `fair {"gold": 5}`; other values, such as a Backoff of a program's own, are
+    represented.
     """
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.15g}s"
     if isinstance(value, Overflow):
         return f"block {value.timeout:.15g}" if value.kind == "block" else value.kind
+    if isinstance(value, Groups):
+        return str(value)
     if isinstance(value, Exponential):
         return f"exponential {value.base:.15g} {value.cap:.15g} {value.jitter:.15g}"
     if value is None or isinstance(value, bool | int | float | str):
@@ -178,6 +249,8 @@ def of_text(value: Any) -> Any:
     try:
         if found := _DURATION.fullmatch(value):
             return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        if word in {"fair", "exclusive", "concurrent"}:
+            return Groups.of(value)
         known: dict[str, Callable[..., Any]] = {"block": Overflow.BLOCK, "exponential": exponential}
         return known[word](*map(float, rest))
     except (KeyError, OverflowError, TypeError, ValueError):

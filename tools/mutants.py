@@ -243,7 +243,7 @@ MUTANTS = (
     ),
     Mutant(
         "requeued messages go to the end",
-        "rmq_core/leased/include/give_back.lua",
+        "rmq_core/leased/include/front.lua",
         "redis.call('LPUSH', keys.ready,",
         "redis.call('RPUSH', keys.ready,",
         f"{SETTLE}::test_a_nacked_message_is_first_again_with_its_failure_in_its_history",

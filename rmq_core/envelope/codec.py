@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 from rmq_core.envelope.payloads import decode_payload
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
+from rmq_core.policy import GROUP_HEADER
 
 Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
 
@@ -202,6 +203,7 @@ class HeaderFields:
     """
 
     __slots__ = ()
+    group = MessageField.of_header("group", GROUP_HEADER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,8 @@ class Call(NamedTuple):
     then: tuple[Encodable, ...] | None = None
     """A plain command behind the script, in the same write, such as WAIT; the result is `(reply, reply to it)`."""
     appended: Appended | None = None
+    of: Any = None
+    """The keys of the queue, for a call that may be sent again in another layout of it."""
 
     @property
     def slot(self) -> bool:

@@ -33,8 +33,9 @@ from rmq_core.exchange.frames import (
     raised,
     unknown_script,
 )
+from rmq_core.exchange.loading import LAYOUTS
 from rmq_core.exchange.pools import ON_POOL
-from rmq_core.exchange.scripts import Slots, explained
+from rmq_core.exchange.scripts import Slots, explained, laid_out
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
@@ -68,6 +69,7 @@ class AsyncDriver:
     """Runs exchanges for one queue on the event loop that calls it. beside: see `SyncDriver`."""
 
     beside: Beside | None = None
+    layouts: tuple[str, ...] = tuple(LAYOUTS)
 
     def __init__(self, client: Any, prefix: bytes, retry_budget_s: float) -> None:
         self.client = client
@@ -85,7 +87,11 @@ class AsyncDriver:
                 try:
                     reply = await self._perform(want, patience)
                 except FAILURES as error:
-                    want = exchange.throw(translate(error))
+                    failure = translate(error)
+                    again = None
+                    if isinstance(failure, WrongKeyType):
+                        again = await self.run(laid_out(want), patience)
+                    want = again or exchange.throw(failure)
                 except BaseException as error:  # the operation decides what a cancellation means
                     want = exchange.throw(error)
                 else:
@@ -94,7 +100,7 @@ class AsyncDriver:
             result: R = stop.value
             return result
         except WrongKeyType as error:
-            known = await self.run(explained(self._key, error), patience)
+            known = await self.run(explained(self._key, error, self.layouts), patience)
             raise known from known.__cause__
 
     @property

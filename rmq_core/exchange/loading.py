@@ -13,11 +13,16 @@ The loader writes a prologue that assigns each parameter to a local of its name,
 A script is beside the operations that call it. `-- include: name` is replaced by that file of the `include` beside the
 script, else of `kernel/include`, after the files that it includes itself. Each file is inserted once, at its first
 mention. Code before an include can return before the included functions are defined.
+
+**A layout is how the waiting messages of a queue are stored.** In another layout than the first, a file of the
+layout's folder takes the place of the script or include of its name. The keys and arguments that the headers of these
+files declare come before those of the script. So one script decides for all layouts.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -25,6 +30,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _ROOT = files("rmq_core")
+LAYOUTS = {"": "", "grouped": "leased/grouped"}
+"""The layouts by name, with the folders of their files."""
 _INCLUDE = re.compile(r"^-- include: ([\w/]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n|^\s*\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Reply): ?")
@@ -53,7 +60,7 @@ class Script(NamedTuple):
     """A script as it is sent to the server, and the SHA1 by which the server identifies it.
 
     own: the parameters that a caller passes. With `has_slot`, a driver adds the call slot before them: a key and two
-    arguments.
+    arguments. of_layout: how many keys and arguments the layout adds at the beginning of `own`.
     """
 
     name: str
@@ -61,19 +68,29 @@ class Script(NamedTuple):
     sha: bytes
     own: Parameters = Parameters()
     has_slot: bool = False
+    of_layout: tuple[int, int] = (0, 0)
 
 
 @cache
-def load(name: str) -> Script:
+def load(name: str, layout: str = "") -> Script:
     """Return the script `<name>.lua` of `rmq_core`: prologue, includes and body, without comment lines."""
-    text = _read(name)
+    splicing = _Splicing(layout)
+    text = splicing.shadowed(name.partition("/")[2]) or _read(name)
+    body = splicing.spliced(text, name.partition("/")[0])
     keys, args = (tuple(_parameters(name, section, text)) for section in ("KEYS", "ARGV"))
-    lines = ["local KEYS, ARGV = KEYS, ARGV\n"] if keys or args else []  # globals take longer to find than locals
-    lines += [*_prologue("KEYS", keys), *_prologue("ARGV", args), _spliced(text, name.partition("/")[0], set())]
-    source = _COMMENT.sub("", "".join(lines)).encode()
+    more_keys, more_args = splicing.wanted("KEYS", keys), splicing.wanted("ARGV", args)
     has_slot = bool(keys) and keys[0].name == "slot"
+    keys = (*keys[:has_slot], *more_keys, *keys[has_slot:])
+    args = (*args[: 2 * has_slot], *more_args, *args[2 * has_slot :])
+    if clash := {each.name for each in keys} & {each.name for each in args}:
+        message = f"{name}.lua: {', '.join(clash)} would be a key and an argument"
+        raise ValueError(message)
+    lines = ["local KEYS, ARGV = KEYS, ARGV\n"] if keys or args else []  # globals take longer to find than locals
+    lines += [*_prologue("KEYS", keys), *_prologue("ARGV", args), body]
+    source = _COMMENT.sub("", "".join(lines)).encode()
     own = Parameters(keys[1:], args[2:]) if has_slot else Parameters(keys, args)
-    return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode(), own, has_slot)
+    sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+    return Script(name, source, sha, own, has_slot, (len(more_keys), len(more_args)))
 
 
 def names(*beginnings: str) -> list[str]:
@@ -126,24 +143,50 @@ def _value(array: str, parameter: Parameter, at: int) -> str:
     return f"tonumber({value})" if parameter.is_number else value
 
 
-def _spliced(text: str, room: str, done: set[tuple[str, str]]) -> str:
-    """Return the text with each include, and its own includes, inserted where it is first named."""
+class _Splicing:
+    """The includes of one script in one layout."""
 
-    def splice(found: re.Match[str]) -> str:
-        where, included = _included(room, found[1])
-        if (where, found[1]) in done:
-            return ""
-        done.add((where, found[1]))
-        return _spliced(included, where, done)
+    def __init__(self, layout: str) -> None:
+        self._folder, self._done = LAYOUTS[layout], set[tuple[str, str]]()
+        self._headers: list[str] = []
 
-    return _INCLUDE.sub(splice, text)
+    def spliced(self, text: str, room: str) -> str:
+        """Return the text with each include, and its own includes, inserted where it is first named."""
 
+        def splice(found: re.Match[str]) -> str:
+            where, included = self._included(room, found[1])
+            if (where, found[1]) in self._done:
+                return ""
+            self._done.add((where, found[1]))
+            return self.spliced(included, where)
 
-def _included(room: str, name: str) -> tuple[str, str]:
-    try:
-        return room, _read(f"{room}/include/{name}")
-    except FileNotFoundError:
-        return "kernel", _read(f"kernel/include/{name}")
+        return _INCLUDE.sub(splice, text)
+
+    def shadowed(self, name: str) -> str | None:
+        """Return the text of the layout's own file of that name."""
+        if not self._folder:
+            return None
+        try:
+            text = _read(f"{self._folder}/{name}")
+        except FileNotFoundError:
+            return None
+        self._headers.append(text)
+        return text
+
+    def wanted(self, section: str, own: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+        """Return the parameters that the layout's files declare and the script does not."""
+        known = {parameter.name for parameter in own}
+        found = itertools.chain.from_iterable(_parameters(self._folder, section, text) for text in self._headers)
+        return tuple({each.name: each for each in found if each.name not in known}.values())
+
+    def _included(self, room: str, name: str) -> tuple[str, str]:
+        shadow = self.shadowed(name)
+        if shadow is not None:
+            return self._folder.partition("/")[0], shadow
+        try:
+            return room, _read(f"{room}/include/{name}")
+        except FileNotFoundError:
+            return "kernel", _read(f"kernel/include/{name}")
 
 
 def _read(name: str) -> str:

@@ -4,35 +4,36 @@ A call slot is a Redis key and a sequence number. A script that changes somethin
 number; a resend returns that reply, and an older number is refused. So a resent call takes effect once. A client owns
 one slot for each call in flight.
 
-A queue without the key `<prefix>format` is stored in format 1. A migration to a later format renames the main keys of
-the queue, leaves strings in their places, and writes `<prefix>format`. So the scripts of an older client fail with
-WRONGTYPE before they write. The check costs nothing: a client reads `<prefix>format` only after such an error.
-docs/reference/stored-format.md describes format 1.
+A queue without the key `<prefix>format` is stored in format 1. A change of the format renames the main keys of the
+queue, leaves strings in their places, and writes `<prefix>format`. So the scripts of a client that expects another
+format fail with WRONGTYPE before they write. The check costs nothing: a client reads `<prefix>format` only after such
+an error, and sends the call again if it knows the format. docs/reference/stored-format.md describes the formats.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from rmq_core.envelope.codec import nonce, process
 from rmq_core.errors import FormatMismatch, RedisMessageQueueError, WrongKeyType
-from rmq_core.exchange import Call, Command, Exchange, text_of
+from rmq_core.exchange import Call, Command, Exchange, Wait, text_of
 from rmq_core.exchange.loading import Parameter, Script, load
 
 
-def script(name: str, keys: object = None, settings: Any = None, /, **given: Any) -> Call:
+def script(name: str, keys: Laid | None = None, settings: Any = None, /, **given: Any) -> Call:
     """Return a call of a script. Parameters are passed by the names that the script's header declares.
 
     A key that is not passed is read from the attribute of `keys` with the same name, an argument from the field of
     `settings`, a NamedTuple. Optional parameters may be omitted from the end. A list parameter takes any sequence.
     Raises TypeError for a missing or unknown parameter and names it.
     """
-    arrange = _ARRANGED.get((name, *given))
+    layout = "" if keys is None else keys.layout
+    arrange = _ARRANGED.get((layout, name, *given))
     if arrange is None:
-        arrange = _ARRANGED[name, *given] = _arrange(load(name), keys, settings, given)
+        arrange = _ARRANGED[layout, name, *given] = _arrange(load(name, layout), keys, settings, given)
     return arrange(keys, settings, given)
 
 
@@ -48,13 +49,17 @@ def _arrange(found: Script, keys: object, settings: Any, given: Mapping[str, Any
         raise TypeError(message)
     attributes = {parameter.name for parameter in keys_of if isinstance(getattr(keys, parameter.name, None), bytes)}
     named = {name: f"keys.{name}" for name in attributes}
+    if "lease" in given and hasattr(keys, "holds_of"):
+        named["group_holds"] = "keys.holds_of(given['lease'])"
+        named["ended_holds"] = f"keys.holds_of(given[{'acked_lease' if 'acked_lease' in given else 'lease'!r}])"
     from_settings = {} if settings is None else {name: f"settings.{name}" for name in settings._fields}
+    from_settings |= {"channel": "keys.channel"} if hasattr(keys, "channel") else {}
     ordered = [
         "".join(f"{value}, " for value in _expressions(found, some, given, known))
         for some, known in ((keys_of, named), (args_of, from_settings))
     ]
     # Generated as source code, as namedtuple does, for speed: it runs at every call.
-    code = f"lambda keys, settings, given: Call(script, ({ordered[0]}), ({ordered[1]}))"
+    code = f"lambda keys, settings, given: Call(script, ({ordered[0]}), ({ordered[1]}), None, None, keys)"
     arranged: _Arrange = eval(code, {"Call": Call, "script": found})  # noqa: S307  only names from our own headers
     return arranged
 
@@ -77,6 +82,13 @@ def _expressions(
         else:
             message = f"{found.name} needs {name!r}"
             raise TypeError(message)
+
+
+class Laid(Protocol):
+    """The keys of a queue, and the layout that its client knows of; see `loading`."""
+
+    @property
+    def layout(self) -> str: ...
 
 
 class Slot:
@@ -127,8 +139,8 @@ class _Own:
         self.numbers = itertools.count()  # atomic `next`: threads must never get the same number
 
 
-FORMAT = 1
-"""The format that this version reads and writes."""
+FORMATS = {1: "", 2: "grouped"}
+"""The formats that this version reads and writes, and the layout of each."""
 
 
 def format_key(prefix: bytes) -> bytes:
@@ -136,15 +148,55 @@ def format_key(prefix: bytes) -> bytes:
     return prefix + b"format"
 
 
-def explained(prefix: bytes, error: WrongKeyType) -> Exchange[RedisMessageQueueError]:
-    """Return FormatMismatch if the queue is stored in another format, else `error`."""
+def laid_out(want: Any) -> Exchange[Any]:
+    """Return the request that got WRONGTYPE as the queue's present layout needs it; None if that changes nothing."""
+    call = want.call if isinstance(want, Wait) else want
+    if not isinstance(call, Call) or call.of is None or call.appended:
+        return None
     try:
-        stored = yield Command(("GET", format_key(prefix)))
+        layout = FORMATS.get((yield from _format(call.of.prefix))[0])
+    except RedisMessageQueueError:
+        return None
+    if layout is None or layout == call.of.layout or layout not in call.of.layouts:
+        return None
+    call.of.layout = layout
+    return want._replace(call=again(call)) if isinstance(want, Wait) else again(call)
+
+
+def again(call: Call) -> Call:
+    """Return the same call for the layout that is known now."""
+    own = load(call.script.name).own
+    known = {parameter.name for parameter in (*own.keys, *own.args)}
+    given = {name: value for name, value in call.given.items() if name in known}
+    return script(call.script.name, call.of, None, **given)._replace(then=call.then)
+
+
+def answered(call: Call) -> Exchange[Any]:
+    """Return the reply to a call. It is for `together`, in whose writes a driver cannot repeat single calls."""
+    try:
+        return (yield call)
+    except WrongKeyType:
+        changed = yield from laid_out(call)
+        if changed is None:
+            raise
+    return (yield changed)
+
+
+def explained(prefix: bytes, error: WrongKeyType, layouts: Sequence[str]) -> Exchange[RedisMessageQueueError]:
+    """Return FormatMismatch if the queue is stored in a format that has none of these layouts, else `error`."""
+    try:
+        kept, needs = yield from _format(prefix)
     except RedisMessageQueueError:
         return error
-    kept, _, needs = text_of(stored or "").partition(" ")
-    if not kept.isdecimal() or int(kept) == FORMAT:
+    if FORMATS.get(kept) in layouts:
         return error
-    mismatch = FormatMismatch(int(kept), FORMAT, needs)
+    mismatch = FormatMismatch(kept, max(each for each, layout in FORMATS.items() if layout in layouts), needs)
     mismatch.__cause__ = error
     return mismatch
+
+
+def _format(prefix: bytes) -> Exchange[tuple[int, str]]:
+    """Return the format of a queue, and the version that it needs."""
+    stored = yield Command(("GET", format_key(prefix)))
+    kept, _, needs = text_of(stored or "").partition(" ")
+    return (int(kept) if kept.isdecimal() else 1), needs

@@ -34,8 +34,9 @@ from rmq_core.exchange.frames import (
     raised,
     unknown_script,
 )
+from rmq_core.exchange.loading import LAYOUTS
 from rmq_core.exchange.pools import SyncShare, share_of
-from rmq_core.exchange.scripts import Slots, explained
+from rmq_core.exchange.scripts import Slots, explained, laid_out
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
@@ -45,10 +46,11 @@ _GRACE_S = 5.0
 class SyncDriver:
     """Runs exchanges for one queue. Threads may share it; a forked child opens connections of its own.
 
-    beside: what it reads now and then with the same writes.
+    beside: what it reads now and then with the same writes. layouts: those that the queue may have.
     """
 
     beside: Beside | None = None
+    layouts: tuple[str, ...] = tuple(LAYOUTS)
 
     def __init__(self, client: Any, prefix: bytes, retry_budget_s: float) -> None:
         self.client = client
@@ -66,7 +68,11 @@ class SyncDriver:
                 try:
                     reply = self._perform(want, patience)
                 except FAILURES as error:
-                    want = exchange.throw(translate(error))
+                    failure = translate(error)
+                    again = None
+                    if isinstance(failure, WrongKeyType):
+                        again = self.run(laid_out(want), patience)
+                    want = again or exchange.throw(failure)
                 except BaseException as error:  # the operation decides what an interruption means
                     want = exchange.throw(error)
                 else:
@@ -75,7 +81,7 @@ class SyncDriver:
             result: R = stop.value
             return result
         except WrongKeyType as error:
-            known = self.run(explained(self._key, error), patience)
+            known = self.run(explained(self._key, error, self.layouts), patience)
             raise known from known.__cause__
 
     @property

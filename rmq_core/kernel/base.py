@@ -47,6 +47,8 @@ class Engine(Protocol):
     simple: bool
 
     @property
+    def layouts(self) -> tuple[str, ...]: ...
+    @property
     def tally(self) -> Tally | None: ...
     @property
     def name(self) -> str: ...
@@ -72,6 +74,11 @@ class KeyedEngine:
     keys: Keys
     config: Budgeted
     simple = True
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """How the queue may be stored; see `exchange.loading`."""
+        return self.keys.layouts
 
     @property
     def name(self) -> str:
@@ -248,6 +255,7 @@ class QueueBase(Generic[E]):
         self._begin: Begin | None = None
         self._connect(redis)
         self._driver.beside = engine if isinstance(self._recorder, Following) else None
+        self._driver.layouts = engine.layouts
 
     def _connect(self, redis: Any) -> None:
         raise NotImplementedError

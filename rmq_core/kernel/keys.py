@@ -8,6 +8,14 @@ rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returne
 rmq:{q}:settled:<id> bitmap  indexes settled one by one
 rmq:{q}:done:<id>    string  record that a lease with a caller-chosen id was acked whole; expires
 rmq:{q}:consumer:<c> hash    current holder of a consumer's name: run, stream, until (ms), finished, before; expires
+rmq:{q}:holds:<id>   hash    group that a lease holds -> where its messages begin, in the lease and in the group
+rmq:{q}:format       string  "2 <version of RMQ that it needs>", only where messages wait in groups
+rmq:{q}:groups       hash    group -> its record; only in a queue of format 2, as the next five
+rmq:{q}:grouped      hash    group, NUL, number -> envelope
+rmq:{q}:turns        zset    groups that may be claimed -> virtual time of their turn
+rmq:{q}:suspects     zset    groups whose next message is isolated, in the same way
+rmq:{q}:resting      zset    other groups with messages -> ms, when they may be claimed; +inf when a lease has to end
+rmq:{q}:held_before  set     leases from before the limit of groups, until the last of them has ended
 rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, any other use adds two
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
@@ -67,6 +75,9 @@ class Keys:
 
     name: str
     prefix: bytes
+    layout: str = ""
+    """How the queue's waiting messages are stored, as far as this client knows; see `exchange.loading`."""
+    layouts: ClassVar[tuple[str, ...]] = ("",)
     _pattern: ClassVar[str]
 
     def __init_subclass__(cls, prefix: str) -> None:
@@ -109,11 +120,22 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     journal: bytes
     settings: bytes
     differing: bytes
+    groups: bytes
+    grouped: bytes
+    turns: bytes
+    suspects: bytes
+    resting: bytes
+    held_before: bytes
+    layouts = ("", "grouped")
 
     def of(self, place: str) -> bytes:
         """Return the key of that name, for a place that a caller chose."""
         key: bytes = getattr(self, place)
         return key
+
+    def holds_of(self, lease: bytes) -> bytes:
+        """Return the key of the groups that a lease holds."""
+        return self.prefix + b"holds:" + lease[len(self.prefix) + len(b"lease:") :]
 
     lease = part("lease")
     settled = part("settled")

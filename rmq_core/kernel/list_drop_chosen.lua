@@ -5,10 +5,10 @@
 -- Reply: 'removed <count>' or 'superseded'; entries that are no longer near their places do not count.
 -- include: clock
 -- include: replay
--- include: envelope
--- include: chosen
 local earlier = replay()
 if earlier then return earlier end
+-- include: envelope
+-- include: chosen
 redis.call('PERSIST', slot) -- a full server allows this write and the later ones, so the queue can be emptied
 local places, found = chosen_in(list, side, first, last, letters)
 remove_chosen(list, side, places, slot .. ' ' .. seq)

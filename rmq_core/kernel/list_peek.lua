@@ -2,5 +2,6 @@
 -- KEYS: list
 -- ARGV: count:number, above 0 from the right end, below 0 from the left end
 -- Reply: the entries.
-if count > 0 then return redis.call('LRANGE', list, -count, -1) end
-return redis.call('LRANGE', list, 0, -count - 1)
+-- include: entries
+if count > 0 then return entries(list, -count, -1) end
+return entries(list, 0, -count - 1)

@@ -20,6 +20,7 @@ from rmq_core.envelope.matching import Match, Test, chosen_by
 from rmq_core.errors import ConfigurationError, MalformedMessage, ScriptFailed
 from rmq_core.exchange import Call, Exchange, number_after
 from rmq_core.exchange.scripts import script
+from rmq_core.kernel.keys import Keys
 from rmq_core.kernel.transfer import Cursor
 from rmq_core.policy import moment
 from rmq_core.reports import OnProgress, Progress, QueueStats, SearchPage
@@ -29,10 +30,14 @@ _AT_ONCE = 250  # letters in a script: it takes a few milliseconds to remove so 
 
 
 class Place(NamedTuple):
-    """A list, and the end from which it is read; messages should be added or removed at that end alone, not at both."""
+    """A list, and the end from which it is read; messages should be added or removed at that end alone, not at both.
+
+    of: the keys of its queue, if that may store the list in another layout.
+    """
 
     key: bytes
     side: str
+    of: Keys | None = None
 
 
 class Some(NamedTuple):
@@ -107,7 +112,7 @@ def drop_chosen(place: Place, test: Test, changes: Changes, markers: Markers | N
 
     def change(some: Some) -> Call:
         return script(
-            "kernel/list_drop_chosen", list=place.key, markers=markers.of(some.entries) if markers else (),
+            "kernel/list_drop_chosen", place.of, list=place.key, markers=markers.of(some.entries) if markers else (),
             side=place.side, first=some.first, last=some.last,
             window_ms=markers.window_ms if markers else 0, letters=some.entries,
         )  # fmt: skip
@@ -155,7 +160,7 @@ def _pass(place: Place, test: Test, change: Change, changes: Changes) -> Exchang
     changes.scanned = 0
     while not changes.over:
         moved, page, total = yield script(
-            "kernel/list_slice", list=place.key, side=place.side, offset=at, most=PAGE, last=last
+            "kernel/list_slice", place.of, list=place.key, side=place.side, offset=at, most=PAGE, last=last
         )
         end = total if end is None else end
         chosen = [n for n, entry in enumerate(page) if test(entry)][: changes.left]

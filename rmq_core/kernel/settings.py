@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields, replace
 from math import inf
@@ -54,6 +55,11 @@ class Following:
         self.stored, self.known, self.simple = None, False, False
         self.differs, self.look_at, self.say_at = "", -inf, inf
         self.use(config)
+
+    def change(self, stored: Mapping[str, Any]) -> Exchange[None]:
+        """Do what a change to these settings needs besides storing them; the discipline overrides this."""
+        del stored
+        yield from ()
 
     def use(self, config: Any) -> None:
         """Follow a config from now on; the discipline sets what it derives from it."""

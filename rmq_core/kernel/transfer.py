@@ -11,7 +11,7 @@ from rmq_core.errors import ImportConflict, QueueFull, ScriptFailed, Unsupported
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.base import Engine, Method
-from rmq_core.kernel.keys import check_name
+from rmq_core.kernel.keys import Keys, check_name
 from rmq_core.protocol import able
 
 PAGE = 1000
@@ -50,10 +50,12 @@ class Importable:
         return self._import_entry(message)
 
 
-def list_page(key: bytes, side: str, state: str, cursor: Cursor, most: int = PAGE) -> Exchange[StoredPage]:
-    """Return a page of the messages in a list."""
+def list_page(
+    key: bytes, side: str, state: str, cursor: Cursor, most: int = PAGE, of: Keys | None = None
+) -> Exchange[StoredPage]:
+    """Return a page of the messages in a list; `of` are the keys of a queue that may store it in another layout."""
     offset, last = cursor or (0, "")
-    moved, found, *_ = yield script("kernel/list_slice", list=key, side=side, offset=offset, most=most, last=last)
+    moved, found, *_ = yield script("kernel/list_slice", of, list=key, side=side, offset=offset, most=most, last=last)
     further = (offset + len(found), hashlib.sha1(found[-1], usedforsecurity=False).hexdigest()) if found else None
     return StoredPage([StoredMessage(state, envelope) for envelope in found], further, moved == 1)
 

@@ -6,14 +6,20 @@
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
+-- include: ended_quickly
 -- Fast path: the lease is held, nothing was settled before and nothing is to be kept. It returns before the includes
 -- below are defined.
-local head, whole = redis.call('LINDEX', lease, 0), token .. ' h '
+local head, whole, acked = redis.call('LINDEX', lease, 0), token .. ' h ', nil
 if not done and head and string.sub(head, 1, #whole) == whole then
-  local count = redis.call('LLEN', lease) - 1
+  acked = 'acked ' .. redis.call('LLEN', lease) - 1
   redis.call('ZREM', leases, lease_id)
   redis.call('UNLINK', lease)
-  return remember('acked ' .. count)
+  if ended_quickly() then return remember(acked) end
+end
+-- include: ended
+if acked then
+  ended()
+  return remember(acked)
 end
 -- include: clock
 -- include: head

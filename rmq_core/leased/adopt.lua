@@ -7,10 +7,10 @@
 --   'owned <owner>', 'exhausted' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: head
--- include: takeover
 local earlier = replay()
 if earlier then return earlier end
+-- include: head
+-- include: takeover
 local k = {leases = leases, lease = lease, fence = fence, settled = settled}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, max_deliveries = max_deliveries}
 local head = head_of(lease)

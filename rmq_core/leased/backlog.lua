@@ -5,12 +5,14 @@
 --   isolated groups: {<messages>, <how many of them a claim may take>, ...}, 1 if paused, else 0, fence or ''}.
 -- include: clock
 -- include: list_expired
-local now, waiting = clock(), redis.call('LLEN', ready)
+-- include: ready
+local now = clock()
+local waiting = claimable_at(now)
 local late = expired(leases, now)
 local paused, fenced = redis.call('ZSCORE', waiters, '=') and 1 or 0, redis.call('GET', fence) or ''
 redis.call('ZREMRANGEBYSCORE', waiters, '(0', '(' .. now)
 -- Fast path: nothing is delayed. It returns before the includes below are defined.
-if redis.call('EXISTS', delayed) == 0 then
+if not in_groups and redis.call('EXISTS', delayed) == 0 then
   if notify_ms ~= '0' then redis.call('ZADD', waiters, now + tonumber(notify_ms), '*') end
   local first, due = redis.call('LINDEX', ready, 0), redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]
   return {waiting, first and string.match(first, '^%d+ (%d+) ') or '', now, due ~= 'inf' and due or '', late, {}, paused, fenced}

@@ -4,9 +4,10 @@
 --         messages 'delayed', those that have a due time, or 'isolated', the others in the order of claiming
 -- Reply: {entries in all, entries, their due times, which only delayed ones have}.
 -- include: next_isolated
+-- include: entries
 local found, due, bytes = {}, {}, 0
 local isolated = kind == 'list' and 0 or isolated_in(key)
-local rest = kind == 'list' and redis.call('LLEN', key) or redis.call('ZCARD', key) - isolated
+local rest = kind == 'list' and count_of(key) or redis.call('ZCARD', key) - isolated
 local total = kind == 'isolated' and isolated or rest
 -- Isolated messages come first in the set; among them, the group that is claimed first comes last. Within a group, the
 -- set has the order of claiming. Therefore a slice ends with its group.
@@ -17,7 +18,7 @@ local function of_group(lo, hi)
   return redis.call('ZRANGE', key, first + lo - before, first + math.min(hi - before, size - 1))
 end
 local function slice(lo, hi)
-  if kind == 'list' then return redis.call('LRANGE', key, lo, hi) end
+  if kind == 'list' then return entries(key, lo, hi) end
   if kind == 'isolated' then return of_group(lo, hi) end
   local got, entries = redis.call('ZRANGE', key, isolated + lo, isolated + hi, 'WITHSCORES'), {}
   for i = 1, #got, 2 do entries[#entries + 1], due[#due + 1] = got[i], got[i + 1] end

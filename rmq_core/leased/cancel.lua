@@ -5,14 +5,15 @@
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: envelope
 local earlier = replay()
 if earlier then return earlier end
+-- include: envelope
+-- include: entries
 local now, removed, free = clock(), 0, {}
 for i = 1, #messages do
   local gone
   if kind == 'zset' then gone = redis.call('ZREM', key, messages[i])
-  else gone = redis.call('LREM', key, kind == 'newest' and -1 or 1, messages[i]) end
+  else gone = drop_entry(key, messages[i], kind == 'newest') end
   removed = removed + gone
   local published = enqueued(messages[i])
   -- The key of a message older than the window has expired: if it exists, it belongs to another message.

@@ -13,24 +13,26 @@
 -- include: clock
 -- include: replay
 -- include: list_expired
--- include: hold
 local earlier = replay()
 if earlier then return {earlier, expired(leases, clock()), {}} end
+-- include: hold_quickly
 local k = {ready = ready, leases = leases, lease = lease, fence = fence}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, owner = owner}
 local now = string.format('%.0f', clock()) -- text, because each call would convert a number again
 local late = expired(leases, now)
 -- Fast path: there are messages for a new id, no waiters and no delayed messages. It returns before the includes below
 -- are defined and before numbers are converted, because it needs none.
-local plain = not settled and redis.call('EXISTS', lease, delayed, waiters) == 0 and redis.call('LLEN', ready) or 0
-if plain > 0 and max_messages == '1' then
-  local reply, kept = hold_one(k, o, now)
-  return {remember(reply), late, kept}
+local plain = not settled and redis.call('EXISTS', lease, delayed, waiters) == 0
+if plain and max_messages == '1' then
+  local reply, kept = hold_quickly(k, o, now)
+  if reply then return {remember(reply), late, kept} end
 end
+-- include: ready
 -- include: open_ready
 o.max = tonumber(max_messages)
-if plain > 0 then
-  local reply, kept = open_ready(k, o, now, plain)
+local claimable = plain and claimable_at(now) or 0
+if claimable > 0 then
+  local reply, kept = open_ready(k, o, now, claimable)
   return {remember(reply), late, kept}
 end
 -- include: notify
@@ -46,7 +48,7 @@ o.block = math.max(0, math.min(5000, wait_end - now))
 local seen = awaited(waiters, wake, timer)
 if settled and redis.call('EXISTS', lease) == 1 then
   if seen then -- refuses a wrong type before anything is written
-    redis.call('LLEN', ready)
+    size_of()
     redis.call('ZCARD', delayed)
   end
   local reply = take_over(k, o, now, true)

@@ -9,9 +9,11 @@
 -- include: clock
 -- include: replay
 -- include: list_expired
--- include: hold
 local earlier = replay()
 if earlier then return {earlier, expired(leases, clock()), {}} end
+-- include: hold
+-- include: ready
+-- include: ended
 local k = {ready = ready, leases = leases, lease = lease, fence = fence}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, owner = owner}
 local now = string.format('%.0f', clock()) -- text, because each call would convert a number again
@@ -23,10 +25,12 @@ local plain = line and string.sub(line, 1, #whole) == whole and done_ttl_ms == '
               and redis.call('EXISTS', lease, delayed, waiters) == 0
 local waiting, acked = 0, 0
 if plain then
-  waiting, acked = redis.call('LLEN', ready), redis.call('LLEN', acked_lease) - 1
+  waiting, acked = claimable_at(now), redis.call('LLEN', acked_lease) - 1
   redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
   redis.call('ZREM', leases, acked_id)
   redis.call('UNLINK', acked_lease)
+  ended()
+  if in_groups then waiting = claimable_at(now) end
   if waiting == 0 then return {remember('empty ' .. acked), late, {}} end
 end
 if plain and max_messages == '1' then
@@ -46,14 +50,15 @@ end
 -- include: finish
 now = tonumber(now)
 k.delayed, k.waiters, k.wake, k.timer, k.channel = delayed, waiters, wake, timer, channel
-local ended = {id = acked_id, leases = leases, lease = acked_lease, settled = settled, done = done, completed = completed}
+local gone = {id = acked_id, leases = leases, lease = acked_lease, settled = settled, done = done, completed = completed}
 local head = held_by(acked_lease, token)
 if not head then return {'lost', {}, {}} end
 if redis.call('EXISTS', lease) == 1 then return {refuse('superseded'), {}, {}} end -- see claim.lua
 local seen, isolated = awaited(waiters, wake, timer), 0
 waiting, isolated = promote(delayed, ready, now)
 redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
-acked = finish(ended, head, now, tonumber(done_ttl_ms), tonumber(completed_cap))
+acked = finish(gone, head, now, tonumber(done_ttl_ms), tonumber(completed_cap))
+if in_groups then waiting = claimable_at(now) end
 if waiting + isolated == 0 or (seen and seen.paused) then return {remember('empty ' .. acked), late, {}} end
 local reply, kept = open_lease(k, o, now, waiting, isolated)
 if lease_ms == 'inf' then announce(k, now, seen) else announce(k, now, seen, now + tonumber(lease_ms)) end

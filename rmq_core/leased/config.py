@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
 from rmq_core.observe.journal import JournalLength
-from rmq_core.policy import STORED, Backoff, Durability, Overflow, check_all, milliseconds, seconds, whole
+from rmq_core.policy import STORED, Backoff, Durability, Groups, Overflow, check_all, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
 
 DISCIPLINE = "leased"
@@ -53,6 +53,8 @@ class LeasedConfig(PayloadLimits):
     history: whether this client counts for `history` and `totals` what it does.
     journal: record for `why` who published, claimed and settled which messages: the number of entries that are kept,
     or how long (timedelta). None records nothing.
+    groups: how messages wait in groups, for which `publish` has `group`; None for one line. It can only be stored with
+    the queue, because it changes how the messages are stored: `queue.admin.configure(groups="fair")`.
     """
 
     lease: timedelta | float | None = 300
@@ -72,6 +74,7 @@ class LeasedConfig(PayloadLimits):
     retry_budget: timedelta | float = 30
     history: bool = True
     journal: int | timedelta | None = field(default=None, metadata=STORED)
+    groups: Groups | None = field(default=None, metadata=STORED)
 
     def __post_init__(self) -> None:
         PayloadLimits.__post_init__(self)
@@ -86,6 +89,12 @@ class LeasedConfig(PayloadLimits):
             raise ConfigurationError(
                 "overflow DROP_OLDEST cannot be combined with dedup: a dropped message could not be published again"
             )
+        if self.groups is not None and not isinstance(self.groups, Groups):
+            raise ConfigurationError(
+                f"groups must be Groups(...), fair, exclusive or concurrent and a number, not {self.groups!r}"
+            )
+        if self.groups is not None and self.overflow == Overflow.DROP_OLDEST:
+            raise ConfigurationError("overflow DROP_OLDEST cannot be combined with groups: use raise or block")
         if self.durability is not None and not isinstance(self.durability, Durability):
             raise ConfigurationError("durability must be a Durability, for example Durability(replicas=1)")
         if self.backoff is not None and not isinstance(self.backoff, Backoff):

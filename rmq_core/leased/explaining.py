@@ -74,13 +74,13 @@ def _find(engine: LeasedEngine, message_id: str) -> Exchange[tuple[Found | None,
     partly: list[str] = []
     held = yield from leases(engine, _LEASES)
     for lease in held:
-        found, _ = yield from _look(engine.keys.lease(lease.id), "list", message_id, 1)
+        found, _ = yield from _look(engine, engine.keys.lease(lease.id), "list", message_id, 1)
         if found and not (yield from _settled(engine, lease, found)):
             return Found("leased", message_of(found[1]), 0, lease, split(found[1]).history), partly
     if len(held) == _LEASES:
         partly.append(f"more than {_LEASES:,} leases")
     for place, kind in _PLACES:
-        found, whole = yield from _look(engine.keys.of(place), kind, message_id)
+        found, whole = yield from _look(engine, engine.keys.of(place), kind, message_id)
         if found:
             score = float(found[2] or 0)
             state = "isolated" if kind == "zset" and score < 0 else place
@@ -101,13 +101,13 @@ def _settled(engine: LeasedEngine, lease: LeaseInfo, found: tuple[int, bytes, by
 
 
 def _look(
-    key: bytes, kind: str, message_id: str, first: int = 0
+    engine: LeasedEngine, key: bytes, kind: str, message_id: str, first: int = 0
 ) -> Exchange[tuple[tuple[int, bytes, bytes] | None, bool]]:
     """Return the index behind a message, its envelope and score, or None; and whether all entries were read."""
     at = first
     while at < _MOST:
         after, total, envelope, score = yield script(
-            "observe/history_find", key=key, id=message_id, kind=kind, first=at, last=at + _SLICE - 1
+            "observe/history_find", engine.keys, key=key, id=message_id, kind=kind, first=at, last=at + _SLICE - 1
         )
         if envelope:
             return (after, envelope, score), True

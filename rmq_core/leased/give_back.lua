@@ -7,14 +7,14 @@
 -- Reply: 'returned <count> <messages left in the lease> [<dead ids>]' and trimmed ones, 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
+local earlier = replay()
+if earlier then return earlier end
 -- include: head
 -- include: notify
 -- include: timer
 -- include: give_back
 -- include: failure
 -- include: untouched
-local earlier = replay()
-if earlier then return earlier end
 local head = held_by(lease, token)
 if not head then return 'lost' end
 local keys = {id = lease_id, leases = leases, lease = lease, settled = settled, ready = ready, delayed = delayed,

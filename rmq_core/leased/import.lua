@@ -7,23 +7,24 @@
 -- Reply: 'imported', 'elsewhere' if another import stored other progress, 'full <setting>' or 'superseded'.
 -- include: clock
 -- include: replay
+local earlier = replay()
+if earlier then return earlier end
 -- include: imported
+-- include: ready
 -- include: notify
 -- include: timer
 -- include: set_delayed
-local earlier = replay()
-if earlier then return earlier end
 local refusal = at_start(progress, before)
 if refusal then return refusal end
 local now, seen, waits = clock(), awaited(waiters, wake, timer), state ~= 'dead'
 local count = (state == 'ready' or state == 'dead') and #messages or #messages / 2
-local dead_now, size = redis.call('LLEN', dead), redis.call('LLEN', ready) + redis.call('ZCARD', delayed)
+local dead_now, size = redis.call('LLEN', dead), size_of() + redis.call('ZCARD', delayed)
 if state == 'dead' and dead_now + count > max_dead then return refuse('full max_dead') end
 if waits and max_ready > 0 and count > 0 and size + count > max_ready then return refuse('full max_ready') end
 redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
 local due
 if count == 0 then -- only the progress changes
-elseif state == 'ready' then redis.call('RPUSH', ready, unpack(messages))
+elseif state == 'ready' then append(unpack(messages))
 elseif state == 'dead' then redis.call('LPUSH', dead, unpack(messages))
 else
   for i = 1, #messages, 2 do

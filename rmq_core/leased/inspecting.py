@@ -175,10 +175,12 @@ def settled(engine: LeasedEngine, lease_id: str) -> Exchange[SettledRecord | Non
 
 def peek(engine: LeasedEngine, count: int = 1) -> Exchange[list[Message]]:
     """Return the next messages to be claimed, at most `count`: the oldest first, isolated messages after the others."""
-    found = yield script("kernel/list_peek", list=engine.keys.ready, count=-whole("count", count, minimum=1))
+    found = yield script(
+        "kernel/list_peek", engine.keys, list=engine.keys.ready, count=-whole("count", count, minimum=1)
+    )
     if len(found) < count:
         most = min(count - len(found), _LISTED)
-        found += (yield browsing(engine.keys.delayed, "isolated", 0, most))[1]
+        found += (yield browsing(engine, engine.keys.delayed, "isolated", 0, most))[1]
     return [message_of(envelope) for envelope in found]
 
 
@@ -200,13 +202,13 @@ def browse(engine: LeasedEngine, target: str, offset: int = 0, count: int = 25) 
         )
     key, kind = stored_in(engine, target)
     most = min(whole("count", count, minimum=1), _LISTED)
-    total, found, due = yield browsing(key, kind, whole("offset", offset), most)
+    total, found, due = yield browsing(engine, key, kind, whole("offset", offset), most)
     return MessagePage(total, [message_of(envelope) for envelope in found], [moment(ms) for ms in due])
 
 
-def browsing(key: bytes, kind: str, offset: int, most: int) -> Call:
+def browsing(engine: LeasedEngine, key: bytes, kind: str, offset: int, most: int) -> Call:
     """Return the call that reads messages; `stored_in` gives the key and the kind."""
-    return script("leased/browse", key=key, offset=offset, most=most, kind=kind)
+    return script("leased/browse", engine.keys, key=key, offset=offset, most=most, kind=kind)
 
 
 def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:

@@ -129,7 +129,13 @@ def remove(
     digests = [given] if given else [marker_of(engine, each) for each in envelopes] if deduplicates(engine) else []
     markers = [engine.keys.dedup(digest) for digest in digests]
     reply = yield script(
-        "leased/cancel", key=key, markers=markers, kind=kind, window_ms=engine.dedup_window_ms, messages=envelopes
+        "leased/cancel",
+        engine.keys,
+        key=key,
+        markers=markers,
+        kind=kind,
+        window_ms=engine.dedup_window_ms,
+        messages=envelopes,
     )
     return number_after(b"removed ", reply)
 
@@ -139,8 +145,8 @@ def _page(engine: LeasedEngine, target: str, at: Position) -> Exchange[tuple[Sto
     cursor = at.cursor
     if target in _SIDES:
         key = engine.keys.of(target)
-        page = yield from list_page(key, _SIDES[target], target, cursor)
-        total = (yield script("leased/browse", key=key, offset=0, most=0, kind="list"))[0]
+        page = yield from list_page(key, _SIDES[target], target, cursor, of=engine.keys)
+        total = (yield browsing(engine, key, "list", 0, 0))[0]
         return page, total
     page = yield from export_page(engine, target, cursor)
     return page, number_in((yield from stats(engine)), target) if at.total is None else at.total
@@ -151,7 +157,7 @@ def _drop(engine: LeasedEngine, target: str, test: Test, changes: Changes) -> Ex
         return [engine.keys.dedup(marker_of(engine, each)) for each in envelopes]
 
     freed = Markers(markers, engine.dedup_window_ms) if target == "ready" and deduplicates(engine) else None
-    return (yield from drop_chosen(Place(engine.keys.of(target), _SIDES[target]), test, changes, freed))
+    return (yield from drop_chosen(Place(engine.keys.of(target), _SIDES[target], engine.keys), test, changes, freed))
 
 
 def _drop_scored(engine: LeasedEngine, target: str, test: Test, changes: Changes) -> Exchange[None]:
@@ -216,7 +222,7 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
     """
     wanted = wanted_ids(message_ids)
     keys, moved = engine.keys, 0
-    found = yield from find(keys.dead, wanted, grows_left=True)
+    found = yield from find(engine, keys.dead, wanted, grows_left=True)
     chosen = list(reversed(found.values()))  # the oldest must be claimed first
     for lo in range(0, len(chosen), _CHOSEN):
         some = chosen[lo : lo + _CHOSEN]
@@ -256,7 +262,7 @@ def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
         return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
     if target == "ready":
-        call = script("leased/purge", key=key, delayed=engine.keys.delayed, kind="ready")
+        call = script("leased/purge", engine.keys, key=key, delayed=engine.keys.delayed, kind="ready")
     else:
         call = script("leased/purge", key=key, kind=kind)
     return number_after(b"removed ", (yield call))
@@ -285,7 +291,7 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
     wanted = frozenset([checked_id(message_id)])
     given = None if dedup_key is None else key_digest(dedup_key)
     for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
-        found = yield from find(key, wanted)
+        found = yield from find(engine, key, wanted)
         if found and (yield from remove(engine, key, kind, [found[message_id]], given)):
             engine.state(Act.CANCEL, ids=[message_id])
             return True
@@ -357,7 +363,7 @@ def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int
     removed = 0
     for part in parts:
         key, kind = stored_in(engine, part)
-        slice_ = browsing(key, kind, 0, _SLICE)
+        slice_ = browsing(engine, key, kind, 0, _SLICE)
         left, found, _ = yield slice_
         while found and left > 0:  # without `left`, fast publishers could keep the loop running
             some = found[:left]
@@ -367,7 +373,9 @@ def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int
     return removed
 
 
-def find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
+def find(
+    engine: LeasedEngine, key: bytes, wanted: frozenset[str], *, grows_left: bool = False
+) -> Exchange[dict[str, bytes]]:
     """Return the stored envelopes of the wanted messages by id.
 
     Indexes count from the end at which messages are added. So a claim, which removes at the other end, shifts no index,
@@ -377,7 +385,7 @@ def find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exc
     lo = 0
     while len(found) < len(wanted):
         first, last = (lo, lo + 999) if grows_left else (-lo - 1000, -lo - 1)
-        entries = yield script("leased/scan", key=key, first=first, last=last)
+        entries = yield script("leased/scan", engine.keys, key=key, first=first, last=last)
         for envelope in entries:
             message_id = codec.split(envelope).id
             if message_id in wanted:
@@ -417,7 +425,7 @@ def expire_lease(
 def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
     """End the delay of a message, so that it is ready now; return False when no delayed message has this id."""
     keys, wanted = engine.keys, frozenset([checked_id(message_id)])
-    found = yield from find(keys.delayed, wanted)
+    found = yield from find(engine, keys.delayed, wanted)
     if not found:
         return False
     reply = yield script("leased/run_now", keys, channel=keys.channel, message=found[message_id])
@@ -446,7 +454,7 @@ def edit(
     config = engine.config
     new = None if payload is None else encode_payload(payload, config)
     named = None if headers is None else encode_headers(headers)
-    found = yield from find(keys.dead, wanted, grows_left=True)
+    found = yield from find(engine, keys.dead, wanted, grows_left=True)
     if not found:
         return False
     own = codec.split(found[message_id])

@@ -4,9 +4,9 @@
 -- Reply: 'paused', 'resumed' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: notify
 local earlier = replay()
 if earlier then return earlier end
+-- include: notify
 redis.call('PERSIST', leases)
 if paused == '1' then
   redis.call('ZADD', waiters, 0, '=')

@@ -13,13 +13,14 @@
 local earlier = replay()
 if earlier then return earlier end
 local now = clock()
+-- include: append_one
 -- Fast path: one message without deduplication and delay, room for it, and no waiters. It returns before the includes
 -- below are defined and before numbers are converted, because it needs none.
 if #messages == 1 and #markers == 0 and delay_ms == '0' and stamp_ms == '0' and redis.call('ZCARD', waiters) == 0 and
-    (max_ready == '0' or redis.call('LLEN', ready) + redis.call('ZCARD', delayed) < tonumber(max_ready)) then
-  redis.call('RPUSH', ready, '0 ' .. now .. ' 0 ' .. messages[1])
+    (max_ready == '0' or has_room(tonumber(max_ready))) and append_one('0 ' .. now .. ' 0 ' .. messages[1]) then
   return remember('accepted 0')
 end
+-- include: ready
 -- include: stamp
 -- include: notify
 delay_ms, max_ready, count = tonumber(delay_ms), tonumber(max_ready), tonumber(count)
@@ -52,10 +53,10 @@ if keys > 1 and #unmarked > 0 and redis.call('EXISTS', unpack(unmarked)) > 0 the
 end
 local dropped, isolated = 0, 0
 if max_ready > 0 and #fresh > 0 then
-  local room = max_ready - redis.call('LLEN', ready) - redis.call('ZCARD', delayed)
+  local room = max_ready - size_of() - redis.call('ZCARD', delayed)
   if room < #fresh then
     isolated = redis.call('ZCOUNT', delayed, '-inf', '(0') -- these are ready as well, see next_isolated.lua
-    if drop_oldest ~= '1' or #fresh - room > redis.call('LLEN', ready) + isolated then return refuse('full ' .. now) end
+    if drop_oldest ~= '1' or in_groups or #fresh - room > size_of() + isolated then return refuse('full ' .. now) end
     dropped = #fresh - room
   end
 end
@@ -66,7 +67,7 @@ if #fresh > 0 and delay_ms > 0 then
   for i = 1, #fresh do set_delayed(delayed, due, fresh[i]) end
   if seen and sooner(timer, due) then notify(waiters, wake, channel, now, seen) end
 elseif #fresh > 0 then
-  redis.call('RPUSH', ready, unpack(fresh))
+  append(unpack(fresh))
   if seen then notify(waiters, wake, channel, now, seen) end
 end
 if dropped > 0 then -- after the messages are stored: a full server refuses that first, and then nothing is dropped

@@ -9,6 +9,7 @@
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
+-- include: ready
 local last = redis.call('GET', sink)
 if batch ~= '' and last and tonumber(last) >= tonumber(batch) then return refuse('before') end
 local now, total = clock(), 0
@@ -19,7 +20,7 @@ for i = 1, #stages do
   if held ~= tonumber(count) then return refuse('gone ' .. id) end
   total = total + held
 end
-if max_ready > 0 and redis.call('LLEN', ready) + redis.call('ZCARD', delayed) + total > max_ready then
+if max_ready > 0 and size_of() + redis.call('ZCARD', delayed) + total > max_ready then
   return refuse('full ' .. now)
 end
 redis.call('ZCARD', leases)

@@ -8,6 +8,7 @@ with a deadline.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -26,6 +27,7 @@ from rmq_core.errors import (
     RedisMessageQueueError,
     ScriptFailed,
     StageLost,
+    WrongKeyType,
 )
 from rmq_core.events import Operation
 from rmq_core.exchange import Appended, Call, Chain, Exchange, Packed, Pipeline, Sleep
@@ -35,7 +37,7 @@ from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import NewMessage, Stage
-from rmq_core.policy import Overflow, delay_in_ms, milliseconds, whole
+from rmq_core.policy import GROUP_HEADER, Overflow, checked_group, delay_in_ms, milliseconds, whole
 from rmq_core.reports import Published, PublishReport
 
 
@@ -67,6 +69,14 @@ _LATE = 4 * _WINDOW  # see ServerClock
 _ID_LENGTH = 512
 _PUBLISH = Operation.PUBLISH
 _ID_ROOM = 64  # bound for a generated id plus envelope overhead
+
+
+def with_group(headers: Mapping[str, str] | None, group: str | None) -> Mapping[str, str] | None:
+    """Return the headers of a message of this group. Raises PayloadError for a name that no group can have."""
+    named = group if headers is None or group is not None else headers.get(GROUP_HEADER)
+    if named is None:
+        return headers
+    return {**(headers or {}), GROUP_HEADER: checked_group(named)}
 
 
 class Entry(NamedTuple):
@@ -147,12 +157,15 @@ def publish(
     dedup_key: DedupKey | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
 ) -> Exchange[Published]:
     """Publish a message, unless one with its deduplication key was published within the window.
 
-    delay: seconds or timedelta before it becomes ready. Raises PayloadError if unstorable, QueueFull if the queue is
-    full, NotDurable if stored without the configured durability.
+    delay: seconds or timedelta before it becomes ready. group: where the queue has groups, see `policy.Groups`; stored
+    as the header `rmq-group`. Raises PayloadError if unstorable, QueueFull if the queue is full, NotDurable if stored
+    without the configured durability.
     """
+    headers = with_group(headers, group)
     entry = _entry(engine, payload, dedup_key, encode_headers(headers), delay_in_ms(delay))
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
@@ -181,6 +194,7 @@ def publish_many(
     dedup_key: DedupKey | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
 ) -> Exchange[PublishReport]:
     """Publish messages in order, in chunks of up to 1,000 messages and 4 MiB, four chunks a write.
 
@@ -189,6 +203,7 @@ def publish_many(
     needs the extra `arrow`, else it raises ConfigurationError. Raises at the first refused chunk; the error's `report`
     counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay changes.
     """
+    headers = with_group(headers, group)
     tally = _Tally(engine, headers)
     try:
         chunks = yield from _encoding(engine, payloads, dedup_key, delay, headers, tally.clock)
@@ -319,9 +334,11 @@ def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[
     chained = len(calls) > 1 and not engine.config.durability
     replies = (yield Chain(tuple(calls))) if chained else [b""] * len(calls)
     for call, chunk, answer in zip(calls, window, replies, strict=True):
-        if isinstance(answer, RedisMessageQueueError):
-            raise answer
         reply, confirmed = answer, None
+        if isinstance(answer, WrongKeyType):  # the queue may have another layout, in which RPUSH appends nothing
+            reply = b"stale" if call.appended else b""
+        elif isinstance(answer, RedisMessageQueueError):
+            raise answer
         chained = chained and reply.startswith(b"accepted")
         if not chained and not reply.startswith(b"stale"):  # the chain skipped every chunk after the first refused one
             reply, confirmed = apart(call, (yield call))
@@ -390,7 +407,10 @@ def _new_entry(
 ) -> Entry:
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
-    own_headers = headers if message.headers is None else encode_headers(message.headers)
+    own_headers = headers
+    if message.headers is not None or message.group is not None:
+        own = message.headers if message.headers is not None else json.loads(headers or b"{}")
+        own_headers = encode_headers(with_group(own, message.group))
     own_delay_ms = delay_ms if message.delay is None else delay_in_ms(message.delay)
     key = dedup_key if message.dedup_key is None else message.dedup_key
     return _entry(engine, message.payload, key, own_headers, own_delay_ms, message.id)
@@ -447,7 +467,7 @@ def _call(engine: LeasedEngine, chunk: Chunk) -> Call:
 
 def _append(engine: LeasedEngine, chunk: Chunk, clock: ServerClock) -> Call | None:
     """Return the call that appends the messages to ready by a plain command; None if a script has to add them."""
-    appended = chunk.appended_to(engine.keys.ready, clock)
+    appended = None if engine.keys.layout else chunk.appended_to(engine.keys.ready, clock)
     if appended is None:
         return None
     call = script(
@@ -460,7 +480,7 @@ def _append(engine: LeasedEngine, chunk: Chunk, clock: ServerClock) -> Call | No
 PUBLICATION = b"~+"
 """Prefix of publications in the leases set; no caller can choose such a lease id."""
 _STAGED_WINDOW, _MOVED, _KEYED = 4, 4000, 1000
-_PEACE_MS = 10_000  # after this long without progress, other clients finish a publication
+PEACE_MS = 10_000  # after this long without progress, other clients finish a publication
 _MONTH_S = 30 * 86400
 
 
@@ -470,6 +490,7 @@ def stage(
     *,
     dedup_key: Callable[[Any], str] | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
     keep: timedelta | float = 86400,
 ) -> Exchange[Stage]:
     """Stage messages, in order, for `publish_staged`; they stay invisible and are not yet deduplicated.
@@ -482,7 +503,7 @@ def stage(
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
     clock, count, plain = ServerClock(), 0, True
-    parts = yield from _encoding(engine, payloads, dedup_key, None, headers, clock, _set_aside)
+    parts = yield from _encoding(engine, payloads, dedup_key, None, with_group(headers, group), clock, _set_aside)
     try:
         while window := list(itertools.islice(parts, _STAGED_WINDOW)):
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)
@@ -594,7 +615,7 @@ def _commit(
     call = script(
         "leased/publish_staged", keys, engine.settings, staged=keys.staged(publication), sink=keys.sink(named),
         stages=[keys.stage(each.id) for each in stages], publication=PUBLICATION + publication.encode(), batch=number,
-        remembered_ms=remember_ms, peace_ms=_PEACE_MS,
+        remembered_ms=remember_ms, peace_ms=PEACE_MS,
         elements=[f"{each.count} {each.plain:d} {each.id}" for each in stages],
     )  # fmt: skip
     return confirming(engine, call)
@@ -652,6 +673,6 @@ def _move(
     return script(
         "leased/unstage", keys, staged=record, stage=keys.stage(stage_id),
         markers=[keys.dedup(bytes.fromhex(digest.decode())) for digest in digests if digest != b"-"],
-        publication=member, element=element, channel=keys.channel, peace_ms=_PEACE_MS, nonce=int(nonce()[:13], 16),
+        publication=member, element=element, channel=keys.channel, peace_ms=PEACE_MS, nonce=int(nonce()[:13], 16),
         window_ms=engine.dedup_window_ms, count=left, most=len(digests) or _MOVED,
     )  # fmt: skip

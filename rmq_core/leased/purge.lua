@@ -4,20 +4,23 @@
 --         isolated, one half of the sorted set `key`; ready, the list `key` and the isolated messages in `delayed`
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: replay
--- include: next_isolated
 local earlier = replay()
 if earlier then return earlier end
+-- include: next_isolated
+-- include: emptied
 local removed = 0
 if kind == 'ready' then
-  removed, kind = redis.call('LLEN', key) + isolated_in(delayed), 'list'
+  local isolated = isolated_in(delayed)
+  removed = emptied() + isolated
   redis.call('ZREMRANGEBYSCORE', delayed, '-inf', '(0')
+  return remember('removed ' .. removed)
 elseif kind == 'isolated' then
   return refuse('removed ' .. redis.call('ZREMRANGEBYSCORE', key, '-inf', '(0'))
 elseif kind == 'delayed' then
   if isolated_in(key) > 0 then return refuse('removed ' .. redis.call('ZREMRANGEBYSCORE', key, 0, '+inf')) end
   kind = 'zset'
 end
-if kind == 'list' then removed = math.max(removed, redis.call('LLEN', key)) end
+if kind == 'list' then removed = redis.call('LLEN', key) end
 if kind == 'zset' then removed = redis.call('ZCARD', key) end
 if kind == 'string' then redis.call('STRLEN', key) end -- refuses a wrong type
 local gone = redis.call('UNLINK', key)

@@ -9,6 +9,8 @@
 --   lease has not expired, was taken over after an earlier chunk, or no longer exists; 'owned <owner>'.
 -- include: clock
 -- include: replay
+local earlier = replay()
+if earlier then return earlier end
 -- include: head
 -- include: notify
 -- include: used_up
@@ -16,8 +18,6 @@
 -- include: failure
 -- include: alone
 -- include: untouched
-local earlier = replay()
-if earlier then return earlier end
 local keys = {id = lease_id, leases = leases, lease = lease, settled = settled, ready = ready, delayed = delayed,
               dead = dead, failed = failed}
 local head, now = head_of(lease), clock()
@@ -52,7 +52,7 @@ if head.state == 'q' then -- its holder had the first unsettled message in work,
   local size, index = redis.call('LLEN', lease) - 1, redis.call('BITPOS', settled, 0)
   if index < size then
     redis.call('SETBIT', settled, index, 1)
-    back, died = place({redis.call('LINDEX', lease, index + 1)}, keys, failing(alone_of(head, size)))
+    back, died = place({redis.call('LINDEX', lease, index + 1)}, keys, failing(alone_of(head, size)), {index})
   end
 end
 local how = releasing and untouched(head, lease) or failing(failure_of(head, lease, settled))

@@ -4,10 +4,11 @@
 -- Reply: 'redriven <count>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: notify
--- include: absolve
 local earlier = replay()
 if earlier then return earlier end
+-- include: ready
+-- include: notify
+-- include: absolve
 local n, now, seen = math.min(most, 4000), clock(), awaited(waiters, wake)
 local letters, fresh, bytes = redis.call('LRANGE', dead, -n, -1), {}, 0
 for i = #letters, 1, -1 do
@@ -16,7 +17,7 @@ for i = #letters, 1, -1 do
   fresh[#fresh + 1] = absolve(letters[i])
 end
 if #fresh == 0 then return refuse('redriven 0') end
-redis.call('RPUSH', ready, unpack(fresh))
+append(unpack(fresh))
 redis.call('LTRIM', dead, 0, -(#fresh + 1))
 if seen then notify(waiters, wake, channel, now, seen) end
 return remember('redriven ' .. #fresh)

@@ -5,16 +5,17 @@
 -- Reply: 'redriven <count>' or 'superseded'; letters that are no longer near their places do not count.
 -- include: clock
 -- include: replay
+local earlier = replay()
+if earlier then return earlier end
+-- include: ready
 -- include: notify
 -- include: absolve
 -- include: chosen
-local earlier = replay()
-if earlier then return earlier end
 local places, found = chosen_in(dead, 'right', first, last, letters)
 if #found == 0 then return refuse('redriven 0') end
 local seen, fresh = awaited(waiters, wake), {}
 for i = 1, #found do fresh[i] = absolve(found[i]) end
-redis.call('RPUSH', ready, unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
+append(unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
 remove_chosen(dead, 'right', places, slot .. ' ' .. seq)
 if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('redriven ' .. #found)

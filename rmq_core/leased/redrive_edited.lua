@@ -6,15 +6,16 @@
 -- Reply: 'redriven <1, or 0 if the letter is no longer in dead>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: notify
--- include: absolve
 local earlier = replay()
 if earlier then return earlier end
+-- include: ready
+-- include: notify
+-- include: absolve
 local now, seen = clock(), awaited(waiters, wake)
 if not redis.call('LPOS', dead, letter) then return refuse('redriven 0') end
 local _, kept, history = parts_of(absolve(letter))
 local line = table.concat({'edited', now, owner, reason}, '\t') .. '\n'
-redis.call('RPUSH', ready, written(0, kept, history, line, new_body)) -- a full server refuses this first write
+append(written(0, kept, history, line, new_body)) -- a full server refuses this first write
 redis.call('LREM', dead, 1, letter)
 if seen then notify(waiters, wake, channel, now, seen) end
 return remember('redriven 1')

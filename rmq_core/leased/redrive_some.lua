@@ -4,10 +4,11 @@
 -- Reply: 'redriven <count>' or 'superseded'; letters that are no longer in `dead` do not count.
 -- include: clock
 -- include: replay
--- include: notify
--- include: absolve
 local earlier = replay()
 if earlier then return earlier end
+-- include: ready
+-- include: notify
+-- include: absolve
 local chosen, fresh = {}, {}
 for i = 1, #letters do
   if redis.call('LPOS', dead, letters[i]) then
@@ -17,7 +18,7 @@ for i = 1, #letters do
 end
 if #fresh == 0 then return refuse('redriven 0') end
 local seen = awaited(waiters, wake)
-redis.call('RPUSH', ready, unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
+append(unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
 for i = 1, #chosen do redis.call('LREM', dead, 1, chosen[i]) end
 if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('redriven ' .. #fresh)

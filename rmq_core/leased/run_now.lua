@@ -4,12 +4,13 @@
 -- Reply: 'ready <1, or 0 if it is not delayed any more>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: notify
--- include: mark
 local earlier = replay()
 if earlier then return earlier end
+-- include: ready
+-- include: notify
+-- include: mark
 local due, seen = tonumber(redis.call('ZSCORE', delayed, message) or '-1'), awaited(waiters, wake)
-redis.call('LLEN', ready) -- refuses a wrong type before anything is written
+size_of() -- refuses a wrong type before anything is written
 if due < 0 then return refuse('ready 0') end
 local _, group = mark_of(message)
 redis.call('PERSIST', delayed) -- a full server allows this write and the later ones, so the queue can drain
@@ -17,7 +18,7 @@ if group > 0 then
   redis.call('ZADD', delayed, -group, message)
 else
   redis.call('ZREM', delayed, message)
-  redis.call('RPUSH', ready, message)
+  append(message)
 end
 if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('ready 1')

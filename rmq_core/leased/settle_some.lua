@@ -10,6 +10,8 @@
 --   One letter per index: s settled, d dead-lettered, a settled before, m missing. See trimmed.lua for deleted letters.
 -- include: clock
 -- include: replay
+local earlier = replay()
+if earlier then return earlier end
 -- include: head
 -- include: notify
 -- include: timer
@@ -17,8 +19,6 @@
 -- include: alone
 -- include: untouched
 -- include: finish
-local earlier = replay()
-if earlier then return earlier end
 local head = held_by(lease, token)
 if not head then return 'lost' end
 local keys = {id = lease_id, leases = leases, lease = lease, settled = settled, ready = ready, delayed = delayed,
@@ -45,7 +45,7 @@ for i = 1, #indexes do
     letters[#letters + 1] = 's'
     if completed_cap > 0 then acked[#acked + 1] = redis.call('LINDEX', lease, index + 1) end
   else
-    local placed = place({redis.call('LINDEX', lease, index + 1)}, keys, how)
+    local placed = place({redis.call('LINDEX', lease, index + 1)}, keys, how, {index})
     letters[#letters + 1] = placed == 1 and 's' or 'd'
     back = back + placed
     head.returned = head.returned + 1

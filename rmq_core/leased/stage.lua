@@ -5,9 +5,9 @@
 -- Reply: 'staged @<now ms>', 'lost' when the stage holds another number of messages, or 'superseded'.
 -- include: clock
 -- include: replay
--- include: stamp
 local earlier = replay()
 if earlier then return earlier end
+-- include: stamp
 if redis.call('LLEN', stage) ~= count then return refuse('lost') end
 local now = clock()
 redis.call('RPUSH', stage, unpack(stamped(stamp_ms, now, messages)))

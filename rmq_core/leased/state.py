@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.errors import LeaseLost
+from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.events import OnEvent, Operation
+from rmq_core.exchange import Exchange
 from rmq_core.kernel.base import KeyedEngine
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.kernel.settings import Following
@@ -17,7 +19,7 @@ from rmq_core.messages import Lease
 from rmq_core.observe.fact import Observer, Sink, emitting
 from rmq_core.observe.journal import JournalLength
 from rmq_core.observe.tally import Tally
-from rmq_core.policy import milliseconds, seconds
+from rmq_core.policy import milliseconds, of_text, seconds
 
 
 @dataclass(eq=False)
@@ -37,17 +39,31 @@ class LeasedEngine(KeyedEngine, Following, Observer):
     dedup_window_ms: int = field(init=False)
 
     def __post_init__(self, on_event: OnEvent | None) -> None:
+        if self.config.groups is not None:
+            raise ConfigurationError(
+                "groups are stored with the queue, for all of its clients: queue.admin.configure(groups=...)"
+            )
         self.tally = Tally() if self.config.history else None
         self.sinks = () if on_event is None else (emitting(self.keys.name, on_event),)
         self.own_lease_ms = self.config.lease_ms
         self.follow(self.config, DISCIPLINE)
 
     def use(self, config: LeasedConfig) -> None:
+        if config.groups != self.config.groups:
+            self.keys.layout = "grouped" if config.groups else ""
         self.config, self.settings = config, config.for_scripts
         self.dedup_window_ms = milliseconds("dedup_window", config.dedup_window)
         self.journal = JournalLength.of(config.journal)
         if self.tally is not None:
             self.tally.entries = self.journal is None
+
+    def change(self, stored: Mapping[str, Any]) -> Exchange[None]:
+        """Change how the messages are stored, before the settings are."""
+        from rmq_core.leased.grouping import set_groups  # its module imports this one
+
+        policy = of_text(stored.get("groups"))
+        if policy != self.config.groups or policy is not None:
+            yield from set_groups(self, policy)
 
     @property
     def settled(self) -> bool:

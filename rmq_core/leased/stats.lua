@@ -4,9 +4,10 @@
 -- Reply: {ready with the isolated ones, delayed, leases, dead, paused, oldest enqueued ms or '', now ms, lease ids,
 --   isolated}.
 -- include: clock
+-- include: ready
 -- include: next_isolated
 -- include: oldest
 local isolated = isolated_in(delayed)
-return {redis.call('LLEN', ready) + isolated, redis.call('ZCARD', delayed) - isolated, redis.call('ZCARD', leases),
+return {size_of() + isolated, redis.call('ZCARD', delayed) - isolated, redis.call('ZCARD', leases),
         redis.call('LLEN', dead), redis.call('ZSCORE', waiters, '=') and 1 or 0, oldest(ready, delayed, isolated), clock(),
         redis.call('ZRANGE', leases, 0, listed - 1), isolated}

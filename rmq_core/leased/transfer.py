@@ -33,7 +33,7 @@ def export_page(engine: LeasedEngine, state: str, cursor: Cursor = ()) -> Exchan
     if state in _BOUNDS:
         return (yield from _scored_page(engine, state, cursor))
     key, side = (engine.keys.ready, "left") if state == "ready" else (engine.keys.dead, "right")
-    return (yield from list_page(key, side, state, cursor))
+    return (yield from list_page(key, side, state, cursor, of=engine.keys))
 
 
 def import_entry(message: StoredMessage) -> ImportEntry:

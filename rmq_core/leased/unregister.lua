@@ -3,9 +3,10 @@
 --         cluster, where it is in another slot
 -- ARGV: name
 -- Reply: {ready, isolated, delayed, leases, dead, completed, failed}: how many there are of each.
+-- include: ready
 -- include: next_isolated
 local isolated = isolated_in(delayed)
-local held = {redis.call('LLEN', ready), isolated, redis.call('ZCARD', delayed) - isolated, redis.call('ZCARD', leases),
+local held = {size_of(), isolated, redis.call('ZCARD', delayed) - isolated, redis.call('ZCARD', leases),
               redis.call('LLEN', dead), redis.call('LLEN', completed), redis.call('LLEN', failed)}
 for i = 1, 7 do
   if held[i] > 0 then return held end

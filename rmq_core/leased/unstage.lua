@@ -9,20 +9,21 @@
 --   'superseded'.
 -- include: clock
 -- include: replay
+local earlier = replay()
+if earlier then return earlier end
 -- include: envelope
+-- include: ready
 -- include: notify
 -- include: timer
 -- include: set_delayed
 -- include: fitting
--- include: take
-local earlier = replay()
-if earlier then return earlier end
+-- include: restock
 local first, plain = redis.call('LINDEX', staged, 0), count == ''
 if not first then redis.call('ZREM', leases, publication) end
 local held = redis.call('LLEN', stage)
 if first ~= element or not (plain or held == tonumber(count)) then return refuse('elsewhere') end
 local now, seen = clock(), awaited(waiters, wake, timer)
-redis.call('LLEN', ready) -- refuses a wrong type before anything is written
+size_of() -- refuses a wrong type before anything is written
 redis.call('ZCARD', delayed)
 redis.call('ZCARD', leases)
 local taken, met = {}, {}
@@ -38,8 +39,7 @@ redis.call('PERSIST', stage) -- Redis allows this write at maxmemory and then la
 local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then
-  local renamed = redis.call('RENAMENX', stage, ready) == 1
-  moved = renamed and held or take(stage, ready, most)
+  moved = restock(stage, held, most)
   accepted, added = moved, true
 end
 while not plain and moved < most and bytes < 8388608 do
@@ -69,7 +69,7 @@ while not plain and moved < most and bytes < 8388608 do
       undelayed[#undelayed + 1] = entry
     end
   end
-  if #undelayed > 0 then added = redis.call('RPUSH', ready, unpack(undelayed)) end
+  if #undelayed > 0 then added = append(unpack(undelayed)) end
   moved = moved + #got
 end
 if moved == held then redis.call('LPOP', staged) end

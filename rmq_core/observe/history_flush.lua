@@ -55,7 +55,7 @@ end
 local function looked()
   if kind == 'list' then
     local isolated = isolated_in(delayed)
-    return redis.call('LLEN', ready) + isolated, oldest(ready, delayed, isolated)
+    return ready_in(ready) + isolated, oldest(ready, delayed, isolated)
   end
   local found = group_of(ready, 'jobs')
   local last = redis.call('GET', paused) or (found and found['last-delivered-id']) or '0-0'

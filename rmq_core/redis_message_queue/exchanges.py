@@ -129,7 +129,7 @@ def length(engine: LeasedEngine, part: QueuePart) -> Exchange[int]:
     if part is QueuePart.PROCESSING:
         count = yield Command(("ZCARD", engine.keys.leases))
     else:
-        count = yield Command(("LLEN", list_of(engine, part)))
+        count = (yield inspecting.browsing(engine, list_of(engine, part), "list", 0, 0))[0]
     if part is QueuePart.PENDING:  # includes isolated messages, which failed together in leases of a `LeasedQueue`
         count += yield Command(("ZCOUNT", engine.keys.delayed, "-inf", "(0"))
     return int(count)
@@ -140,7 +140,7 @@ def peek(engine: LeasedEngine, part: QueuePart, count: int) -> Exchange[list[byt
     if part is QueuePart.PROCESSING:
         found = yield from _held(engine, count)
     else:
-        found = yield script("kernel/list_peek", list=list_of(engine, part), count=-count)
+        found = yield script("kernel/list_peek", engine.keys, list=list_of(engine, part), count=-count)
     return [split(envelope).payload for envelope in found]
 
 

@@ -22,7 +22,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import new_id
@@ -49,6 +49,8 @@ def stream_of(name: str) -> str:
 class StreamKeys:
     """The keys of one stream; its other keys begin with `prefix`."""
 
+    layout: ClassVar[str] = ""
+    layouts: ClassVar[tuple[str, ...]] = ("",)
     key: str
     prefix: bytes = field(init=False)
     stream: bytes = field(init=False)
@@ -232,6 +234,7 @@ class StreamEngine(Observer):
     whose claim ended without a reply.
     """
 
+    layouts = ("",)
     name: str
     keys: StreamKeys
     config: QueueConfig

@@ -8,8 +8,8 @@ import pytest
 from rmq_core.exchange import loading
 
 FOLDER = Path(loading.__file__).parents[1]
-SCRIPTS = sorted(path for path in FOLDER.rglob("*.lua") if path.parent.name != "include")
-INCLUDES = sorted(FOLDER.glob("*/include/*.lua"))
+SCRIPTS = sorted(path for path in FOLDER.rglob("*.lua") if path.parent.name not in {"include", "grouped"})
+INCLUDES = sorted([*FOLDER.glob("*/include/*.lua"), *FOLDER.glob("leased/grouped/*.lua")])
 # TIME and PUBLISH take no key.
 KEYLESS = {"TIME", "PUBLISH"}
 CALL = re.compile(r"""redis\.p?call\(\s*(['"])(\w+)\1\s*(?:,\s*([^,)]*))?""")
@@ -26,7 +26,9 @@ def names(path: Path) -> str:
 
 
 def source(path: Path) -> str:
-    return loading.load(names(path)).source.decode()
+    """Return a script as it is sent, in all layouts."""
+    layouts = loading.LAYOUTS if path.parent.name == "leased" else [""]
+    return "\n".join(dict.fromkeys(loading.load(names(path), each).source.decode() for each in layouts))
 
 
 def test_scripts_are_found() -> None:

@@ -106,7 +106,7 @@ def test_the_doctor_reports_the_connected_versions_and_the_formats_of_all_queues
     with LeasedQueue(server_url, "orders") as queue:
         queue.publish("x")
         ran = rmq("doctor", "--json")
-    assert about(ran, "format") == {"level": "ok", "what": "format", "found": "format 1 (1)", "advice": ""}
+    assert about(ran, "format") == {"level": "ok", "what": "format", "found": "formats 1 and 2 (1)", "advice": ""}
     clients = about(ran, "clients")
     reports = b"lib-name=" in redis_client.execute_command("CLIENT", "LIST")  # from Redis 7.2 on
     assert clients["found"].startswith(f"RMQ {__version__} (") == reports
@@ -116,18 +116,18 @@ def test_the_doctor_reports_the_connected_versions_and_the_formats_of_all_queues
 def test_a_queue_in_a_later_format_fails_the_check(rmq: Rmq, redis_client: redis.Redis, server_url: str) -> None:
     with LeasedQueue(server_url, "orders") as queue:
         queue.publish("x")
-    redis_client.set("rmq:{orders}:format", "2 0.9.0")
+    redis_client.set("rmq:{orders}:format", "3 0.9.0")
     ran = rmq("doctor", "--json")
     finding = about(ran, "format")
-    assert (ran.code, finding["level"], finding["found"]) == (1, "fail", "orders is stored in format 2")
-    assert finding["advice"] == "this version reads format 1: install RMQ 0.9.0 or later"
+    assert (ran.code, finding["level"], finding["found"]) == (1, "fail", "orders is stored in format 3")
+    assert finding["advice"] == "this version reads formats 1 and 2: install RMQ 0.9.0 or later"
     assert about(rmq("doctor", "orders", "--json"), "format") == finding
 
 
 def test_a_named_queue_of_a_later_format_is_reported_and_not_opened(rmq: Rmq, redis_client: redis.Redis) -> None:
     redis_client.sadd("rmq:queues", "orders")
-    redis_client.set("rmq:{orders}:ready", "rmq format 2")
-    redis_client.set("rmq:{orders}:format", "2 0.9.0")
+    redis_client.set("rmq:{orders}:ready", "rmq format 3")
+    redis_client.set("rmq:{orders}:format", "3 0.9.0")
     ran = rmq("doctor", "orders", "--json")
     assert (ran.code, ran.err, about(ran, "format")["level"]) == (1, "", "fail")
     assert "RMQ 0.9.0 or later" in about(ran, "format")["advice"]

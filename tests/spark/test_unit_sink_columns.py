@@ -48,7 +48,8 @@ def test_a_message_has_the_values_of_its_row() -> None:
 def test_every_writable_column_fills_one_field_of_a_message() -> None:
     fields = [column.field for column in WRITTEN.values() if not column.header]
     assert len(set(fields)) == len(fields)
-    assert set(fields) | {"payload", "dedup_key"} == set(NewMessage._fields), (
+    headers = {name for name, column in WRITTEN.items() if column.header}
+    assert set(fields) | headers | {"payload", "dedup_key"} == set(NewMessage._fields), (
         "a field without a column in rmq_spark/schema.py"
     )
 

@@ -2,6 +2,7 @@
 -- wait, it is the earlier of the two times.
 -- include: envelope
 -- include: next_isolated
+local function ready_in(ready) return redis.call('LLEN', ready) end
 local function oldest(ready, delayed, isolated)
   local first, apart = redis.call('LINDEX', ready, 0), isolated > 0 and next_isolated(delayed, '(0')
   local a = first and enqueued(first)

@@ -1,5 +1,6 @@
 -- Removes a lease whose messages are all done. Unless its ttl is 0, the done record is kept; it stores how many of them
 -- were acked.
+-- include: ended
 local function finish(k, head, now, done_ttl_ms, completed_cap)
   local count = redis.call('LLEN', k.lease) - 1
   local settled = head.state ~= 'h' and redis.call('BITCOUNT', k.settled) or 0
@@ -18,6 +19,7 @@ local function finish(k, head, now, done_ttl_ms, completed_cap)
     redis.call('LTRIM', k.completed, 0, completed_cap - 1)
   end
   redis.call('UNLINK', k.lease, k.settled)
+  ended()
   if done_ttl_ms > 0 then
     local returned = head.state ~= 'n' and math.min(head.returned, settled) or 0 -- n: see failure.lua
     redis.call('SET', k.done, count - returned .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl_ms)

@@ -9,7 +9,9 @@
 -- include: nack_delays
 -- include: mark
 -- include: halving
--- include: set_delayed
+-- include: ready
+-- include: front
+-- include: ended
 -- include: trimmed
 -- include: fitting
 local function is_settled(bits, first, index)
@@ -33,7 +35,7 @@ local function failed_once(envelope, how, known)
   local due = how.waits and due_after(how.waits, count, how.now) or nil
   return written(count, kept, history, made.line, body), made.group, dies, due
 end
-local function place(envelopes, keys, how)
+local function place(envelopes, keys, how, indexes)
   local back, apart, dead, ids, failed, known = {}, 0, {}, {}, {}, {}
   for i = 1, #envelopes do
     local envelope, group, dies, due, _ = envelopes[i], how.group, false, nil, nil
@@ -49,12 +51,7 @@ local function place(envelopes, keys, how)
       ids[#ids + 1] = message_id(envelope)
     else
       how.soonest = math.min(how.soonest or math.huge, due or 0)
-      if due or group > 0 then
-        set_delayed(keys.delayed, due or -group, envelope)
-        apart = apart + 1
-      else
-        back[#back + 1] = envelope
-      end
+      apart = apart + aside(keys, back, envelope, indexes[i], due, group, how.entry)
     end
   end
   if #dead > 0 then
@@ -64,13 +61,13 @@ local function place(envelopes, keys, how)
     redis.call('LPUSH', keys.failed, unpack(failed))
     redis.call('LTRIM', keys.failed, 0, how.failed_cap - 1)
   end
-  if #back > 0 then redis.call('LPUSH', keys.ready, unpack(back)) end
+  to_front(keys, back)
   return #back + apart, ids
 end
 local function give_back(keys, k, how)
   local size, back, ids, bytes, moved = how.size, 0, {}, 0, 0
   if size == 1 and not how.settled then
-    back, ids = place({redis.call('LINDEX', keys.lease, 1)}, keys, how)
+    back, ids = place({redis.call('LINDEX', keys.lease, 1)}, keys, how, {0})
     size = 0
   end
   -- If only one message would remain in the lease, it is given back too: otherwise, when the lease is taken over, that
@@ -82,14 +79,14 @@ local function give_back(keys, k, how)
     local first = math.floor((lo - 1) / 8)
     local bits = redis.call('GETRANGE', keys.settled, first, math.floor((size - 1) / 8))
     redis.call('LTRIM', keys.lease, 0, lo - 1)
-    local open = {}
+    local open, indexes = {}, {}
     for i = n, 1, -1 do
       bytes = bytes + #got[i]
       local index = lo + i - 2
-      if not is_settled(bits, first, index) then open[#open + 1] = got[i]
+      if not is_settled(bits, first, index) then open[#open + 1], indexes[#indexes + 1] = got[i], index
       else redis.call('SETBIT', keys.settled, index, 0) end -- so that BITCOUNT counts only the messages left
     end
-    local placed, dead = place(open, keys, how)
+    local placed, dead = place(open, keys, how, indexes)
     back = back + placed
     for i = 1, #dead do ids[#ids + 1] = dead[i] end
     moved, size = moved + n, size - n
@@ -97,11 +94,12 @@ local function give_back(keys, k, how)
   if size == 0 then
     redis.call('ZREM', keys.leases, keys.id)
     redis.call('UNLINK', keys.lease, keys.settled)
+    ended()
   end
   return back, ids, size
 end
 local function check_types(keys)
-  redis.call('LLEN', keys.ready)
+  size_of()
   redis.call('LLEN', keys.dead)
   redis.call('LLEN', keys.failed)
   redis.call('ZCARD', keys.delayed)

@@ -1,17 +1,5 @@
--- The deadline and the token of a lease that starts, or that continues under a new token; hold_one() starts a lease of
--- one message. k: keys by name; o: id, nonce, lease_ms ('inf': never reclaimed), owner.
-local function deadline_of(o, now)
-  if o.lease_ms == 'inf' then return '+inf' end
-  return string.format('%.0f', now + tonumber(o.lease_ms))
-end
-local function next_token(k, o)
-  local fence = redis.pcall('INCR', k.fence)
-  if type(fence) == 'table' then -- the server is full: it allows PERSIST, and then the later writes of this script
-    redis.call('PERSIST', k.leases)
-    fence = redis.call('INCR', k.fence)
-  end
-  return fence .. '.' .. o.nonce
-end
+-- Starts a lease of one ready message; k and o as in grant.
+-- include: grant
 local function hold_one(k, o, now)
   local token, deadline = next_token(k, o), deadline_of(o, now)
   local message = redis.call('LPOP', k.ready)

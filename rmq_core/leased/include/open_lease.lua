@@ -1,5 +1,6 @@
 -- Starts a lease of ready messages, or of a part of the isolated group that failed first; k and o as in open_ready. The
 -- part is never larger than one reply can hold.
+-- include: ready
 -- include: notify
 -- include: timer
 -- include: mark
@@ -33,7 +34,7 @@ local function open_lease(k, o, now, ready, isolated)
 end
 local function announce(k, now, seen, deadline, timer_free)
   if not seen then return end
-  local left = redis.call('LLEN', k.ready) > 0 or isolated_in(k.delayed) > 0
+  local left = claimable_at(now) > 0 or isolated_in(k.delayed) > 0
   if timer_free or left or (deadline and sooner(k.timer, deadline)) then
     notify(k.waiters, k.wake, k.channel, now, seen)
   end

@@ -30,9 +30,6 @@ local function move(from, to, limit, ready)
   if n >= 100 and n < ready and copied(from, to, n) then return n, {} end
   return take(from, to, n, limit < 100)
 end
-local function claimed(token, deadline, taken, limit, failures, most)
-  return 'claimed ' .. token .. ' ' .. deadline .. ' ' .. taken .. ' ' .. limit .. ' ' .. failures .. ' ' .. most
-end
 local function open_ready(k, o, now, ready)
   if o.max == 1 then return hold_one(k, o, now) end
   local token, deadline, limit = next_token(k, o), deadline_of(o, now), o.max

@@ -1,5 +1,5 @@
 -- Takes an existing lease over; k and o as in claim.lua, and k.settled.
--- include: hold
+-- include: grant
 -- include: head
 -- include: mark
 -- include: used_up

@@ -30,7 +30,7 @@ MAIN_KEYS = {
 PAYLOADS: dict[str, Any] = {"rotation": "7", "streams": {"n": 1}, "jobs": {"n": 1}}
 
 
-def migrate(world: World, discipline: str, mark: str = "2 0.9.0") -> None:
+def migrate(world: World, discipline: str, mark: str = "3 0.9.0") -> None:
     """Do to the keys of the queue what a migration to a later format does."""
     for key in MAIN_KEYS[discipline]:
         if world.client.exists(key):
@@ -52,9 +52,13 @@ def test_an_older_client_reports_both_formats_and_writes_nothing(world: World, d
     migrate(world, discipline)
     before = snapshot(world)
     for operation in (lambda: queue.publish(payload), queue.claim, lambda: world.open(discipline).publish(payload)):
-        with pytest.raises(FormatMismatch, match=r"format 2, .* format 1: install RMQ 0\.9\.0 or later") as raised:
+        with pytest.raises(FormatMismatch, match=r"format 3, .* format [12]: install RMQ 0\.9\.0 or later") as raised:
             operation()
-        assert (raised.value.kept, raised.value.understood, raised.value.needs) == (2, 1, "0.9.0")
+        assert (raised.value.kept, raised.value.understood, raised.value.needs) == (
+            3,
+            2 if discipline == "leased" else 1,
+            "0.9.0",
+        )
         assert isinstance(raised.value.__cause__, WrongKeyType)
     assert snapshot(world) == before
 
@@ -105,15 +109,15 @@ def test_a_message_queue_reports_the_format(redis_client: Any) -> None:
     queue = RedisMessageQueue("q", client=redis_client)
     queue.publish("x")
     redis_client.rename("rmq:{q}:ready", "rmq:{q}:ready-2")
-    redis_client.set("rmq:{q}:ready", "rmq format 2")
-    redis_client.set("rmq:{q}:format", "2 0.9.0")
+    redis_client.set("rmq:{q}:ready", "rmq format 3")
+    redis_client.set("rmq:{q}:format", "3 0.9.0")
     with pytest.raises(FormatMismatch):
         queue.publish("y")
 
 
 async def test_a_waiter_of_a_hub_gets_the_format_mismatch(redis_client: Any, server_url: str) -> None:
-    redis_client.set("rmq:{q}:ready", "rmq format 2")
-    redis_client.set("rmq:{q}:format", "2 0.9.0")
+    redis_client.set("rmq:{q}:ready", "rmq format 3")
+    redis_client.set("rmq:{q}:format", "3 0.9.0")
     async with WaitHub(server_url, LeasedConfig()) as hub, asyncio.timeout(30):
         with pytest.raises(FormatMismatch):
             await hub.wait("q")

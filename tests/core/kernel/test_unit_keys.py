@@ -21,7 +21,20 @@ def test_every_key_of_a_queue_has_its_name_as_hash_tag() -> None:
 def test_the_schema_in_the_docstring_lists_every_key() -> None:
     listed = set(re.findall(r"^\s*rmq:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
     made = set(LeasedKeys.__annotations__)
-    made |= {"lease", "settled", "done", "consumer", "dedup", "slot", "stage", "staged", "sink", "import"}
+    made |= {
+        "lease",
+        "settled",
+        "done",
+        "consumer",
+        "dedup",
+        "slot",
+        "stage",
+        "staged",
+        "sink",
+        "import",
+        "holds",
+        "format",
+    }
     assert listed == made
 
 

@@ -265,7 +265,7 @@ def test_a_setting_that_a_stored_one_needs_is_not_removed(world: World) -> None:
 @pytest.mark.parametrize(
     ("stored", "says"),
     [
-        ({"max_deliveries": 1, "groups": "fair"}, "knows no groups"),
+        ({"max_deliveries": 1, "colour": "fair"}, "knows no colour"),
         ({"max_deliveries": 1, "max_dead": {"of": 3}}, "max_dead must be"),
         ({"max_deliveries": 1, "overflow": "drop_oldest", "max_ready": 3}, "DROP_OLDEST cannot be combined"),
     ],
@@ -282,7 +282,7 @@ def test_a_setting_that_cannot_be_followed_is_ignored_with_a_line_in_the_log(
 
 
 def test_a_change_keeps_the_settings_of_a_later_version(world: World) -> None:
-    later = {"groups": "fair"}
+    later = {"colour": "fair"}
     world.client.set(key("settings"), json.dumps(later))
     world.queue().admin.configure(failed_log=3)
     assert json.loads(world.client.get(key("settings"))) == {**later, "failed_log": 3}

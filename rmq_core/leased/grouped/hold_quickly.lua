@@ -1,0 +1,42 @@
+-- Starts a lease of one message of the group in front, if no group is isolated or due, and none has a weight. It needs none
+-- of the functions in ready.lua, whose definition would take as long.
+-- KEYS: ready  groups  grouped  turns  suspects  resting  held_before  group_holds
+-- include: grant
+local function hold_quickly(k, o, now)
+  local policy = redis.call('GET', ready)
+  if not policy or not string.find(policy, '^%d+$') or redis.call('EXISTS', suspects, held_before) > 0 or
+      redis.call('ZCOUNT', resting, '-inf', now) > 0 then return nil end
+  local front = redis.call('ZRANGE', turns, 0, 0)[1]
+  local got = front and redis.call('HMGET', groups, '\0', front) or {}
+  local first, next, size, active, turn, rest = string.match(got[2] or '', '^t (%S+) (%S+) (%S+) (%S+) (%S+)(.*)$')
+  local field = first and front .. '\0' .. first
+  local envelope = field and redis.call('HGET', grouped, field)
+  if not envelope then return nil end
+  local time, claimable, count = string.match(got[1], '^(%S+) (%S+) (%S+)$')
+  local token, deadline, limit = next_token(k, o), deadline_of(o, now), tonumber(policy)
+  redis.call('HDEL', grouped, field)
+  redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner, envelope)
+  redis.call('ZADD', k.leases, deadline, o.id)
+  size, claimable = size - 1, claimable - 1
+  local place, limited = 't', limit > 0 and front ~= ''
+  if limited then
+    active = active + 1
+    redis.call('HSET', group_holds, front, '0 ' .. first)
+  end
+  if size == 0 or limited and active >= limit then
+    place, claimable = size == 0 and 'n' or 'r', claimable - size
+    redis.call('ZREM', turns, front)
+    if size > 0 then redis.call('ZADD', resting, '+inf', front) end
+  else
+    redis.call('ZADD', turns, turn + 100, front)
+  end
+  local line = math.max(time, turn) .. ' ' .. claimable .. ' ' .. count - 1
+  if size == 0 and tonumber(active) == 0 then
+    redis.call('HDEL', groups, front)
+    redis.call('HSET', groups, '\0', line)
+  else
+    local record = {place, first + 1, next, size, active, turn + 100}
+    redis.call('HSET', groups, front, table.concat(record, ' ') .. rest, '\0', line)
+  end
+  return claimed(token, deadline, 1, 1, 0, 0), {{envelope}}
+end

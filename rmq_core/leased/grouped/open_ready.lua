@@ -1,0 +1,11 @@
+-- Starts a lease of one or more ready messages; k and o as in hold, and o.max: how many messages at most.
+-- include: hold
+local function open_ready(k, o, now, _)
+  local token, deadline = next_token(k, o), deadline_of(o, now)
+  redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner)
+  local taken, kept, failures, most = take_groups(k.lease, math.min(o.max, 4000))
+  local limit_now = most > 0 and taken or math.min(o.max, taken + line_of().claimable)
+  if taken < limit_now then redis.call('LSET', k.lease, 0, token .. ' f ' .. now .. ' 0 0 ' .. o.owner) end
+  redis.call('ZADD', k.leases, deadline, o.id)
+  return claimed(token, deadline, taken, limit_now, failures, most), o.max < 100 and kept or {}
+end

@@ -1,0 +1,173 @@
+-- Messages that wait in groups: a deque for each group, and the groups that may be claimed in the order of their turns.
+-- Each group with messages is in `turns`, in `suspects` if its next message is isolated, or in `resting` until it may be
+-- claimed again. Numbers stay below 10^14, so Lua writes them out in full.
+-- KEYS: ready, a string: '<how many leases may hold a group at once, 0 for any number> <weights as JSON, or none>'
+--       groups, hash: group -> its record, see read_records; '\0' -> '<virtual time> <messages that may be claimed>
+--         <messages>'
+--       grouped, hash: '<group>\0<number>' -> envelope; numbers need not be consecutive
+--       turns  suspects  resting  leases  held_before, set of leases that are older than the limit, until the last of
+--         them has ended
+-- include: clock
+-- include: envelope
+-- include: mark
+-- include: group_in
+local policy = redis.call('GET', ready)
+if not policy or not string.find(policy, '^%d') then return redis.error_reply('WRONGTYPE the queue has no groups') end
+local in_groups, known, line = true, {}, nil
+local limit, weights = string.match(policy, '^(%d+) ?(.*)$')
+limit, weights = tonumber(limit), weights ~= '' and cjson.decode(weights) or {}
+redis.call('ZCARD', turns) -- refuses a wrong type before anything is written
+redis.call('ZCARD', resting)
+local has_suspects = redis.call('ZCARD', suspects) > 0
+local function line_of()
+  if not line then
+    local time, claimable, count = string.match(redis.call('HGET', groups, '\0') or '0 0 0', '^(%S+) (%S+) (%S+)$')
+    line = {time = tonumber(time), claimable = tonumber(claimable), count = tonumber(count)}
+  end
+  return line
+end
+-- Returns the group of a message, '' without one. Isolated messages of a group that any number of leases may hold are a
+-- group of their own, so that they do not stop the others: its name ends with '\1'. The second result is whether the
+-- message is isolated.
+local function group_named(envelope)
+  local length, stop = string.match(envelope, '^%d+ %d+ (%d+) ()')
+  if not length then return '', false end
+  local name, isolated = group_in(envelope, stop + length), false
+  if length ~= '0' then
+    local _, group = mark_of(envelope)
+    isolated = group > 0
+  end
+  if isolated and (limit == 0 or name == '') then name = name .. '\1' end
+  return name, isolated
+end
+local function is_limited(name) return limit > 0 and name ~= '' and name ~= '\1' end
+local function is_suspect(name) return known[name].suspects > 0 or string.byte(name, -1) == 1 end
+-- Reads records: '<place: t in turns, s in suspects, r resting, n none> <first number> <next number> <messages>
+-- <leases that hold it> <virtual time of its turn> <isolated messages, at most> <ms until which it rests>'.
+local function read_records(names)
+  local missing = {}
+  for i = 1, #names do
+    if known[names[i]] == nil then
+      known[names[i]] = false
+      missing[#missing + 1] = names[i]
+    end
+  end
+  for lo = 1, #missing, 4000 do
+    local got = redis.call('HMGET', groups, unpack(missing, lo, math.min(#missing, lo + 3999)))
+    for i = 1, #got do
+      local place, first, next, count, active, turn, suspects, until_ms =
+        string.match(got[i] or 'n 0 0 0 0 0 0 0', '^(%a) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+      known[missing[lo + i - 1]] = {
+        place = place, was = place, first = tonumber(first), next = tonumber(next), count = tonumber(count),
+        active = tonumber(active), turn = tonumber(turn), suspects = tonumber(suspects), until_ms = tonumber(until_ms)}
+    end
+  end
+end
+local function record_of(name)
+  if not known[name] then read_records({name}) end
+  return known[name]
+end
+local function cost_of(name) return math.ceil(100 / (weights[name] or 1)) end
+local function in_slices(items, key, call)
+  for lo = 1, #items, 4000 do call(key, unpack(items, lo, math.min(#items, lo + 3999))) end
+end
+local function hset(key, ...) redis.call('HSET', key, ...) end
+local function hdel(key, ...) redis.call('HDEL', key, ...) end
+local function zadd(key, ...) redis.call('ZADD', key, ...) end
+local function zrem(key, ...) redis.call('ZREM', key, ...) end
+local function in_line(r) return r.place == 't' or r.place == 's' end
+-- Gives groups that are in no line their place. A group that had no messages joins at the end of the round.
+local function enter(names)
+  local now, l = clock(), line_of()
+  for i = 1, #names do
+    local name, r = names[i], known[names[i]]
+    local place = is_suspect(name) and 's' or 't'
+    if in_line(r) and r.place ~= place then r.place, l.claimable = 'n', l.claimable - r.count end
+    if r.place == 'n' and r.count > 0 then
+      if is_limited(name) and r.active >= limit then r.place, r.rest = 'r', '+inf'
+      elseif r.until_ms > now then r.place, r.rest = 'r', r.until_ms
+      else
+        r.place, r.turn = place, math.max(r.turn, l.time + cost_of(name))
+        l.claimable = l.claimable + r.count
+      end
+    end
+  end
+end
+-- Stores the records of these groups, which were changed.
+local function store(names)
+  local l, set, gone, to, off = line_of(), {}, {}, {t = {}, s = {}, r = {}}, {t = {}, s = {}, r = {}}
+  for i = 1, #names do
+    local name, r = names[i], known[names[i]]
+    if r.count == 0 then r.place, r.suspects = 'n', 0 end
+    local score, line_to, line_off = in_line(r) and r.turn or r.rest, to[r.place], off[r.was]
+    if line_to and score then line_to[#line_to + 1], line_to[#line_to + 2] = score, name end
+    if line_off and r.was ~= r.place then line_off[#line_off + 1] = name end
+    r.was, r.rest = r.place, nil
+    if r.count == 0 and r.active == 0 then gone[#gone + 1], known[name] = name, nil
+    else
+      set[#set + 1], set[#set + 2] = name, table.concat({r.place, r.first, r.next, r.count, r.active, r.turn,
+                                                         r.suspects, r.until_ms}, ' ')
+    end
+  end
+  set[#set + 1], set[#set + 2] = '\0', l.time .. ' ' .. l.claimable .. ' ' .. l.count
+  in_slices(set, groups, hset)
+  in_slices(gone, groups, hdel)
+  for place, key in pairs({t = turns, s = suspects, r = resting}) do
+    in_slices(to[place], key, zadd)
+    in_slices(off[place], key, zrem)
+  end
+end
+-- Adds a message under a number of its group.
+local function put(fields, name, r, number, envelope)
+  fields[#fields + 1], fields[#fields + 2] = name .. '\0' .. number, envelope
+  r.count, line_of().count = r.count + 1, line_of().count + 1
+  if in_line(r) then line.claimable = line.claimable + 1 end
+end
+local function names_of(envelopes)
+  local of, names, met, isolated = {}, {}, {}, {}
+  for i = 1, #envelopes do
+    local name
+    name, isolated[i] = group_named(envelopes[i])
+    of[i] = name
+    if not met[name] then met[name], names[#names + 1] = true, name end
+  end
+  read_records(names)
+  return of, names, isolated
+end
+-- Adds messages at the ends of their groups.
+local function enqueue(envelopes)
+  local of, names, isolated = names_of(envelopes)
+  local fields = {}
+  for i = 1, #envelopes do
+    local r = known[of[i]]
+    put(fields, of[i], r, r.next, envelopes[i])
+    r.next = r.next + 1
+    if isolated[i] then r.suspects = r.suspects + 1 end
+  end
+  in_slices(fields, grouped, hset)
+  enter(names)
+  store(names)
+end
+local function append(...)
+  enqueue({...})
+  return 1
+end
+local function size_of() return line_of().count end
+-- Whether a lease from before the limit still holds messages, whose groups are not known.
+local function is_unsettled_before()
+  if limit == 0 or redis.call('EXISTS', held_before) == 0 then return false end
+  for _, id in ipairs(redis.call('SMEMBERS', held_before)) do
+    if not redis.call('ZSCORE', leases, id) then redis.call('SREM', held_before, id) end
+  end
+  return redis.call('EXISTS', held_before) == 1
+end
+local function claimable_at(now)
+  if redis.call('ZCOUNT', resting, '-inf', now) > 0 then
+    local names = redis.call('ZRANGEBYSCORE', resting, '-inf', now, 'LIMIT', 0, 500)
+    read_records(names)
+    for i = 1, #names do known[names[i]].place, known[names[i]].until_ms = 'n', 0 end
+    enter(names)
+    store(names)
+  end
+  return is_unsettled_before() and 0 or line_of().claimable
+end

@@ -1,0 +1,67 @@
+"""Groups: sets and removes how the messages of a queue wait in groups.
+
+A queue with groups is stored in format 2: a deque for each group takes the place of the list of ready messages, by the
+files in `grouped`. All other scripts are those of a plain queue, which therefore costs what it cost.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from rmq_core.envelope.codec import new_id
+from rmq_core.exchange import Command, Exchange, number_after, text_of
+from rmq_core.exchange.scripts import format_key, script
+from rmq_core.kernel.registry import ready
+from rmq_core.leased.config import DISCIPLINE
+from rmq_core.leased.publishing import PEACE_MS, PUBLICATION, finish
+from rmq_core.leased.state import LeasedEngine
+from rmq_core.policy import Groups
+
+_FORMAT = 2
+
+
+def set_groups(engine: LeasedEngine, policy: Groups | None) -> Exchange[None]:
+    """Let messages wait in groups, or in one line again (None); messages that wait are moved.
+
+    Any other client of this version follows with its next call, and one of an older version raises FormatMismatch.
+    """
+    yield from ready(engine, DISCIPLINE)
+    if policy is None:
+        yield from _ungroup(engine)
+        return
+    keys, publication, stage = engine.keys, new_id(), new_id()
+    call = script(
+        "leased/set_groups", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
+        stage=keys.stage(stage), policy=policy.stored, format_text=f"{_FORMAT} {version('rmq')}",
+        publication=PUBLICATION + publication.encode(), stage_id=stage, peace_ms=PEACE_MS,
+    )  # fmt: skip
+    moved = number_after(b"changed ", (yield call))
+    keys.layout = "grouped"
+    if moved:
+        yield from finish(engine, PUBLICATION.decode() + publication)
+    if policy.concurrent is None:
+        yield from _let_go(engine)
+
+
+def _ungroup(engine: LeasedEngine) -> Exchange[None]:
+    if text_of((yield Command(("TYPE", engine.keys.ready)))) != "string":
+        engine.keys.layout = ""
+        return
+    yield from set_groups(engine, Groups.FAIR)  # so no lease comes to hold a group any more
+    keys, publication, stage = engine.keys, new_id(), new_id()
+    call = script(
+        "leased/ungroup", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
+        stage=keys.stage(stage), publication=PUBLICATION + publication.encode(), element=f"0 1 {stage}",
+        peace_ms=PEACE_MS,
+    )  # fmt: skip
+    while number_after(b"moved ", (yield call)):
+        pass
+    keys.layout = ""
+
+
+def _let_go(engine: LeasedEngine) -> Exchange[None]:
+    """Free the groups that leases hold from before any number of leases might hold a group."""
+    keys = engine.keys
+    for name in map(text_of, (yield Command(("ZRANGE", keys.leases, 0, -1)))):
+        if not name.startswith(PUBLICATION.decode()):
+            yield script("leased/let_go", keys, ended_holds=keys.holds_of(keys.lease(name)), lease_id=name)

@@ -1,0 +1,5 @@
+-- Starts a lease of one ready message, if there is one and that is simple; k and o as in grant.
+-- include: hold
+local function hold_quickly(k, o, now)
+  if redis.call('LLEN', ready) > 0 then return hold_one(k, o, now) end
+end

@@ -1,0 +1,7 @@
+-- The messages of a queue that wait to be claimed. Another layout has files of its own for this one and for front, hold,
+-- open_ready, take, promote, next_due, oldest, entries, chosen and ended.
+-- How many messages a claim may get now, and how many wait in all.
+local function claimable_at(_) return redis.call('LLEN', ready) end
+local function size_of() return redis.call('LLEN', ready) end
+local in_groups = false
+local function append(...) return redis.call('RPUSH', ready, ...) end

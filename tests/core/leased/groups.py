@@ -1,0 +1,224 @@
+"""An oracle of a queue whose messages wait in groups: random calls of several clients, and what must always hold."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Any
+
+from rmq_core import LeasedConfig, LeaseLost
+from rmq_core.messages import Lease
+from tests.core.leases import key
+from tests.core.worlds import World
+
+NAMES = ["a", "b", "ü ", "d", "e"]
+POLICIES = ["fair", "exclusive", "concurrent 2", 'fair {"a": 5, "b": 0.5}', 'exclusive {"d": 3}']
+
+
+class Groups:
+    """Calls of a few clients. order: the unfinished messages of each group. leases: what each lease holds, by id."""
+
+    def __init__(self, world: World, seed: str, policy: str | None) -> None:
+        self.chance, self.world = random.Random(seed), world
+        config = LeasedConfig(lease=None, max_deliveries=4)
+        self.queues = [world.queue(config=config) for _ in range(3)]
+        self.policy: str | None = None
+        self.leases: dict[str, tuple[Lease, dict[str, str]]] = {}
+        self.order: dict[str, list[str]] = defaultdict(list)
+        self.number = 0
+        self.steady = True  # the present policy has kept the order from the start
+        self.set_policy(policy)
+
+    @property
+    def queue(self) -> Any:
+        return self.chance.choice(self.queues)
+
+    @property
+    def exclusive(self) -> bool:
+        return (self.policy or "").startswith("exclusive")
+
+    def run(self, steps: int) -> None:
+        """Do random calls, then settle everything."""
+        calls = [self.publish] * 5 + [self.claim] * 6 + [self.ack] * 4 + [self.some] * 3
+        calls += [self.nack, self.release, self.expire, self.claim_next]
+        for step in range(steps):
+            self.chance.choice(calls)()
+            if step % 5 == 0:
+                self.audit()
+        self.audit()
+        self.finish()
+
+    def publish(self) -> None:
+        group, count = self.chance.choice([*NAMES, None]), self.chance.choice([1, 1, 3, 70])
+        texts = [f"{group}-{self.number + at}" for at in range(count)]
+        self.number += count
+        self.order[group or ""] += texts
+        if count == 1 and self.chance.random() < 0.5:
+            self.queue.publish(texts[0], group=group)
+        else:
+            self.queue.publish_many(texts, group=group)
+
+    def claim(self) -> None:
+        lease = self.queue.claim(max_messages=self.chance.choice([1, 2, 10, 150]))
+        if lease is not None:
+            self.take(lease)
+
+    def take(self, lease: Lease) -> None:
+        queue = self.queues[0]
+        held = {message.id: str(message.payload) for message in queue.messages(lease)}
+        assert held
+        by_group = defaultdict(list)
+        for text in held.values():
+            by_group[text.rpartition("-")[0].replace("None", "")].append(text)
+        others = {t for _, texts in self.leases.values() for t in texts.values()}
+        assert not others & set(held.values())
+        for group, texts in by_group.items():
+            others_of = [t for t in others if t in set(self.order[group])]
+            if self.exclusive and group and self.steady:
+                assert not others_of, f"two leases hold {group!r}"
+                assert texts == self.order[group][: len(texts)], f"order of {group!r}"
+            assert set(texts) <= set(self.order[group])
+        self.leases[lease.id] = (lease, held)
+
+    def one(self) -> tuple[Lease, dict[str, str]] | None:
+        if not self.leases:
+            return None
+        return self.leases[self.chance.choice(sorted(self.leases))]
+
+    def done(self, texts: set[str]) -> None:
+        for group in self.order:
+            if texts & set(self.order[group]):
+                self.order[group] = [text for text in self.order[group] if text not in texts]
+
+    def ack(self) -> None:
+        if found := self.one():
+            lease, held = found
+            assert self.queue.ack(lease).settled == len(held)
+            self.done(set(held.values()))
+            del self.leases[lease.id]
+
+    def claim_next(self) -> None:
+        if found := self.one():
+            lease, held = found
+            after = self.queue.claim_next(ack=lease, max_messages=self.chance.choice([1, 5]))
+            self.done(set(held.values()))
+            del self.leases[lease.id]
+            if after is not None:
+                self.take(after)
+
+    def some(self) -> None:
+        """Settle some messages of a lease."""
+        if not (found := self.one()):
+            return
+        lease, held = found
+        queue, verb = self.queues[0], self.chance.choice(["ack", "nack", "release", "later"])
+        chosen = [each for each in queue.messages(lease) if self.chance.random() < 0.4]
+        self.chance.shuffle(chosen)
+        if not chosen:
+            return
+        if verb == "later":
+            queue.nack(lease, messages=chosen, delay=0.001)
+            self.steady = self.steady and self.exclusive
+        else:
+            getattr(queue, verb)(lease, messages=chosen)
+        for each in chosen:
+            text = held.pop(each.id)
+            if verb == "ack":
+                self.done({text})
+        if not held:
+            del self.leases[lease.id]
+
+    def nack(self) -> None:
+        if found := self.one():
+            lease, _ = found
+            self.queue.nack(lease)
+            del self.leases[lease.id]
+
+    def release(self) -> None:
+        if found := self.one():
+            lease, _ = found
+            self.queue.release(lease)
+            del self.leases[lease.id]
+
+    def expire(self) -> None:
+        if found := self.one():
+            lease, _ = found
+            self.world.client.zadd(key("leases"), {lease.id: 1}, xx=True)
+            self.queue.backlog()
+            del self.leases[lease.id]
+            try:
+                self.queue.ack(lease)
+            except LeaseLost:
+                return
+            raise AssertionError("a lost lease was acked")
+
+    def set_policy(self, policy: str | None) -> None:
+        """Change the policy on the live queue."""
+        queue = self.queue
+        if policy is None:
+            queue.admin.configure(reset="groups")
+        else:
+            queue.admin.configure(groups=policy)
+        # Only a policy that was exclusive throughout has kept the order of what is held.
+        self.steady = self.number == 0
+        self.policy = policy
+
+    def audit(self) -> None:
+        """Compare the stored records with the stored messages and leases."""
+        client: Any = self.world.client
+        if client.type(key("ready")) != b"string":
+            return
+        records = client.hgetall(key("groups"))
+        line = [float(word) for word in records.pop(b"\0", b"0 0 0").split()]
+        counts: dict[bytes, int] = defaultdict(int)
+        for field in client.hkeys(key("grouped")):
+            counts[field.rpartition(b"\0")[0]] += 1
+        places: dict[bytes, list[bytes]] = defaultdict(list)
+        for place, name in ((b"t", "turns"), (b"s", "suspects"), (b"r", "resting")):
+            for member in client.zrange(key(name), 0, -1):
+                places[member].append(place)
+        holders: dict[bytes, int] = defaultdict(int)
+        for lease_id in client.zrange(key("leases"), 0, -1):
+            for name in client.hkeys(key(f"holds:{lease_id.decode()}")):
+                holders[name] += 1
+        claimable = 0
+        for name, record in records.items():
+            place, first, end, count, active, _, _, _ = record.split()
+            assert int(count) == counts[name], (name, record)
+            assert int(active) == holders[name], (name, record)
+            assert places[name] == ([place] if int(count) else []), (name, record, places[name])
+            assert int(first) + int(count) <= int(end)
+            claimable += int(count) if place in b"ts" else 0
+        assert counts.keys() | places.keys() | {name for name, held in holders.items() if held} <= records.keys()
+        assert line[1:] == [claimable, sum(counts.values())]
+
+    def finish(self) -> None:
+        """Everything that was published is acked or a dead letter, and nothing is left behind."""
+        for lease, _ in self.leases.values():
+            self.queue.release(lease)
+        self.leases.clear()
+        queue, left = self.queues[0], set()
+        self.wait_for_delayed(queue)
+        for _ in range(10_000):
+            lease = queue.claim(max_messages=100, wait=0.05)
+            if lease is None:
+                break
+            self.take(lease)
+            left |= {str(message.payload) for message in queue.messages(lease)}
+            queue.ack(lease)
+            self.done(set(self.leases.pop(lease.id)[1].values()))
+        dead = {str(message.payload) for message in queue.admin.dead_letters(10_000)}
+        for texts in self.order.values():
+            assert set(texts) <= dead, set(texts) - dead
+        assert queue.stats()[:4] == (0, 0, 0, 0)
+        self.audit()
+        names = {name.decode() for name in self.world.client.scan_iter(key("*"))}
+        assert not {name for name in names if ":holds:" in name or name.endswith((":grouped", ":turns", ":resting"))}
+
+    def wait_for_delayed(self, queue: Any) -> None:
+        for name in ("delayed", "resting"):
+            client: Any = self.world.client
+            for member, score in client.zrange(key(name), 0, -1, withscores=True):
+                if 0 <= score < float("inf"):
+                    client.zadd(key(name), {member: 1})
+        queue.backlog()
