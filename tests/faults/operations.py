@@ -31,6 +31,8 @@ class Operation:
     act: Act
     prepare: Act = nothing
     config: LeasedConfig = field(default_factory=LeasedConfig)
+    groups: str | None = None
+    """How the messages wait in groups from the start."""
 
 
 def published(count: int, **more: Any) -> Act:
@@ -108,6 +110,24 @@ def paused(queue: Any, client: redis.Redis) -> None:
     """Publish three messages to a paused queue."""
     ids(queue, client)
     queue.admin.pause()
+
+
+def mixed(queue: Any, _: redis.Redis) -> None:
+    """Publish messages of three groups, and some without one."""
+    for group, count in (("a", 3), ("b", 70), (None, 2), ("c", 100)):
+        queue.publish_many([f"{group}{n}" for n in range(count)], group=group)
+
+
+def held(queue: Any, client: redis.Redis) -> Lease:
+    """Claim some of these messages."""
+    mixed(queue, client)
+    lease: Lease = queue.claim(max_messages=10)
+    return lease
+
+
+def late(queue: Any, client: redis.Redis) -> None:
+    """Do the same, and let the lease expire."""
+    client.zadd(f"rmq:{{{queue.name}}}:leases", {held(queue, client).id: 1})
 
 
 def refs(lease: Lease, *indexes: int) -> list[MessageRef]:
@@ -222,7 +242,29 @@ OPERATIONS = (
     Operation("pause", lambda queue, _: (queue.admin.pause(), queue.stats().paused, queue.claim()), published(3)),
     Operation("resume", lambda queue, _: (queue.admin.resume(), queue.stats().paused), paused),
     Operation("process", lambda queue, _: [message.payload for message in processed(queue, _)], published(3)),
+    Operation("set groups", lambda queue, _: _regrouped(queue, "exclusive"), published(30, group="a")),
+    Operation("remove groups", lambda queue, _: _regrouped(queue, None), published(MANY, group="a"), groups="fair"),
+    *(
+        Operation(name, act, prepare, groups="exclusive")
+        for name, act, prepare in (
+            ("publish to a group", lambda queue, _: queue.publish("x", group="a"), nothing),
+            ("publish many to groups", lambda queue, _: queue.publish_many(["x"] * 30, group="a"), published(3)),
+            ("claim of groups", lambda queue, _: queue.claim(), mixed),
+            ("claim some of groups", lambda queue, _: queue.claim(max_messages=150), mixed),
+            ("claim the next of groups", lambda queue, lease: queue.claim_next(ack=lease), held),
+            ("ack groups", lambda queue, lease: queue.ack(lease), held),
+            ("nack groups", lambda queue, lease: queue.nack(lease), held),
+            ("nack some of groups", lambda queue, lease: queue.nack(lease, refs(lease, 2, 0)), held),
+            ("release groups", lambda queue, lease: queue.release(lease), held),
+            ("reclaim groups", lambda queue, _: queue.backlog().ready, late),
+        )
+    ),
 )
+
+
+def _regrouped(queue: Any, groups: str | None) -> Any:
+    found = queue.admin.configure(groups=groups) if groups else queue.admin.configure(reset="groups")
+    return found.stored, queue.stats()[:4]
 
 
 def _only(queue: Any) -> Lease:

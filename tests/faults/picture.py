@@ -18,7 +18,7 @@ def of_queue(client: redis.Redis, name: str) -> dict[str, Any]:
     """Return everything relevant in a queue: payloads in order, counts, leases, records, number of tokens."""
     prefix = f"rmq:{{{name}}}:"
     return {
-        "ready": _shapes(client.lrange(prefix + "ready", 0, -1)),
+        "ready": _waiting(client, prefix),
         "delayed": sorted(_shapes(client.zrange(prefix + "delayed", 0, -1))),
         "dead": _shapes(client.lrange(prefix + "dead", 0, -1)),
         "completed": _shapes(client.lrange(prefix + "completed", 0, -1)),
@@ -55,6 +55,16 @@ def _shape(envelope: bytes) -> Shape:
     parts = codec.split(envelope)
     kinds = tuple(line.split("\t")[0] for line in parts.history.decode().splitlines())
     return parts.payload, parts.deliveries, kinds
+
+
+def _waiting(client: redis.Redis, prefix: str) -> Any:
+    """Return the ready messages in order, or by group and number, with the records of groups but for their times."""
+    if client.type(prefix + "ready") != b"string":
+        return _shapes(client.lrange(prefix + "ready", 0, -1))
+    messages = {field: _shape(envelope) for field, envelope in client.hgetall(prefix + "grouped").items()}
+    records = {name: record.split()[:7] for name, record in client.hgetall(prefix + "groups").items()}
+    holds = sorted(tuple(client.hgetall(key).items()) for key in client.keys(prefix + "holds:*"))
+    return client.get(prefix + "ready"), messages, records, holds
 
 
 def _lease(client: redis.Redis, prefix: str, lease: bytes) -> tuple[Any, ...]:

@@ -30,6 +30,8 @@ class Stage:
         self.name = f"q{next(_names)}"
         config = dataclasses.replace(operation.config, history=False)  # a flush is sent once
         self.calm = world.queue(self.name, config)
+        if operation.groups:
+            self.calm.admin.configure(groups=operation.groups)
         settings = RedisSettings.from_url(wire.url)
         self.queue = world.queue(self.name, config, settings=settings)
         self.given = operation.prepare(self.calm, world.client)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
+from rmq_core import LeasedConfig, Match
 from tests.core.leased.groups import POLICIES, Groups
+from tests.core.leases import drain, driver_of, eventually, key, payloads
 from tests.core.worlds import World
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_random_calls_keep_order_and_limits_and_lose_nothing(world: World, policy: str, full_faults: bool) -> None:
-    for seed in range(200 if full_faults else 6):
+    for seed in range(40 if full_faults else 4):
         world.client.flushdb()
-        Groups(world, f"{policy} {seed}", policy).run(400 if full_faults else 120)
+        Groups(world, f"{policy} {seed}", policy).run(250 if full_faults else 120)
 
 
 def test_a_policy_changes_on_a_live_queue_and_nothing_is_lost(world: World, full_faults: bool) -> None:
-    for seed in range(100 if full_faults else 8):
+    for seed in range(60 if full_faults else 6):
         world.client.flushdb()
         groups = Groups(world, f"changes {seed}", None)
         for policy in groups.chance.sample([None, *POLICIES], 4):
@@ -25,3 +33,167 @@ def test_a_policy_changes_on_a_live_queue_and_nothing_is_lost(world: World, full
             groups.set_policy(policy)
             groups.audit()
         groups.finish()
+
+
+@pytest.mark.parametrize("change", [(None, "exclusive"), ("exclusive", "fair"), ("exclusive", None)])
+def test_whoever_changes_groups_may_die_after_any_request(
+    world: World, change: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = change
+    for requests in itertools.count():
+        world.client.flushdb()
+        queue, other = (world.queue(config=LeasedConfig(lease=None)) for _ in range(2))
+        configure(queue, before)
+        texts = [f"{group}{number}" for group in "ab" for number in range(1200)]
+        for group in "ab":
+            queue.publish_many([text for text in texts if text[0] == group], group=group)
+        lease = queue.claim(max_messages=3)
+        died = stopped_after(queue, requests, partial(configure, queue, after))
+        for name in publications(world):
+            world.client.zadd(key("leases"), {name: 1}, xx=True)
+        other.publish("new", group="c")
+        other.ack(lease)
+        assert sorted([*payloads(lease.messages), *drain(other)]) == sorted([*texts, "new"]), requests
+        assert other.stats()[:4] == (0, 0, 0, 0)
+        if not died:
+            return
+
+
+def configure(queue: Any, groups: str | None) -> None:
+    if groups is None:
+        queue.admin.configure(reset="groups")
+    else:
+        queue.admin.configure(groups=groups)
+
+
+def publications(world: World) -> list[bytes]:
+    return [name for name in world.client.zrange(key("leases"), 0, -1) if name.startswith(b"~+")]
+
+
+def stopped_after(queue: Any, requests: int, call: Callable[[], Any]) -> bool:
+    """Call, and let the client die after so many requests; return whether it did."""
+    driver, left = driver_of(queue), requests
+    perform = driver._perform
+
+    def mortal(want: Any, patience: Any) -> Any:
+        nonlocal left
+        if left == 0:
+            raise Death
+        left -= 1
+        return perform(want, patience)
+
+    driver._perform = mortal
+    try:
+        call()
+    except Death:
+        return True
+    else:
+        return False
+    finally:
+        del driver._perform
+
+
+class Death(BaseException):
+    """What ends a client between two requests."""
+
+
+def test_a_tenant_with_one_message_is_served_beside_one_with_many(world: World) -> None:
+    queue = world.queue()
+    configure(queue, "fair")
+    queue.publish_many(map(str, range(5000)), group="backfill")
+    for size, place in ((1, 1), (10, 9), (1000, 999)):
+        queue.ack(queue.claim(max_messages=size))
+        queue.publish("today", group="small")
+        first, second = queue.claim(max_messages=size), queue.claim(max_messages=size)
+        found = [*payloads(first.messages), *payloads(second.messages)]
+        assert found.index("today") <= place
+        for lease in (first, second):
+            queue.ack(lease)
+
+
+def test_weights_are_shares(world: World) -> None:
+    queue = world.queue()
+    configure(queue, 'fair {"gold": 5, "silver": 2}')
+    for group in ("gold", "silver", "other"):
+        queue.publish_many([group] * 2000, group=group)
+    for size in (1, 8, 100):
+        found: Counter[str] = Counter()
+        while found.total() < 800:
+            lease = queue.claim(max_messages=size)
+            found.update(payloads(lease.messages))
+            queue.ack(lease)
+        for group, share in (("gold", 500), ("silver", 200), ("other", 100)):
+            assert abs(found[group] - share) <= 8, (size, found)
+
+
+def test_a_waiting_consumer_gets_a_group_as_soon_as_its_holder_ends(world: World) -> None:
+    queue, other = world.queue(), world.queue()
+    configure(queue, "exclusive")
+    for end in (queue.ack, queue.release, lambda lease: queue.nack(lease, delay=0.05)):
+        queue.publish_many(["1", "2"], group="table")
+        lease = queue.claim()
+        waiting = world.in_background(other.claim, wait=60)
+        eventually(lambda: world.client.zcard(key("waiters")))
+        end(lease)
+        assert waiting.result(10).message.group == "table"
+        other.ack(waiting.result())
+        drain(queue)
+
+
+def test_poison_in_a_group_is_found_and_stops_no_other_message(world: World) -> None:
+    for policy in ("fair", "exclusive"):
+        queue = world.queue(policy, LeasedConfig(max_deliveries=3))
+        configure(queue, policy)
+        for group in "abc":
+            queue.publish_many([f"{group}{number}" for number in range(20)], group=group)
+        done: list[str] = []
+        for _ in range(60):
+            lease = queue.claim(max_messages=30)
+            if lease is None:
+                break
+            found = payloads(lease.messages)
+            if "b7" in found:
+                queue.nack(lease)
+            else:
+                queue.ack(lease)
+                done += found
+        assert len(done) == 59
+        assert payloads(queue.admin.dead_letters(9)) == ["b7"]
+        if policy == "exclusive":
+            assert all([text for text in done if text[0] == group] == sorted_of(done, group) for group in "abc")
+
+
+def sorted_of(texts: list[str], group: str) -> list[str]:
+    return sorted((text for text in texts if text[0] == group), key=lambda text: int(text[1:]))
+
+
+def test_groups_are_peeked_browsed_searched_cancelled_exported_and_purged(world: World) -> None:
+    queue = world.queue()
+    configure(queue, "exclusive")
+    ids = [queue.publish(text, group=text[0]).id for text in ("a1", "a2", "b1", "b2")]
+    queue.publish("later", delay=1000, group="a")
+    held = queue.claim()
+    assert payloads(held.messages) == ["a1"]
+    assert payloads(queue.admin.peek(9)) == ["b1", "b2", "a2"]
+    assert payloads(queue.admin.browse("ready", 1, 2).messages) == ["b2", "a2"]
+    assert payloads(queue.admin.search("ready", Match(text="a")).messages) == ["a2"]
+    assert queue.admin.cancel(ids[2])
+    assert queue.admin.purge("ready", where=Match(text="b2")) == 1
+    assert queue.admin.purge("ready") == 1
+    assert queue.stats()[:4] == (0, 1, 1, 1)
+    queue.publish("a3", group="a")
+    assert queue.claim() is None, "a purge does not end what a lease holds"
+    queue.ack(held)
+    assert payloads(queue.claim().messages) == ["a3"]
+
+
+def test_leases_from_before_a_limit_have_to_end_before_limited_groups_are_claimed(world: World) -> None:
+    queue, other = world.queue(), world.queue()
+    queue.publish_many(["1", "2"], group="table")
+    before = queue.claim()
+    configure(queue, "exclusive")
+    assert other.claim() is None
+    waiting = world.in_background(other.claim, wait=60)
+    eventually(lambda: world.client.zcard(key("waiters")))
+    queue.ack(before)
+    assert payloads(waiting.result(10).messages) == ["2"]
