@@ -1,4 +1,4 @@
-"""Commands that change nothing: stats, peek, leases, queues list, why, top."""
+"""Commands that change nothing: stats, peek, leases, groups, queues list, why, top."""
 
 from __future__ import annotations
 
@@ -158,6 +158,19 @@ def leases(queue: Queue, *, count: Count = 100, at: At) -> None:
         show(records.LEASES, rows, f"no consumer holds messages of {queue}")
     if holders:
         show(records.HOLDERS, map(records.holder_row, holders), "")
+
+
+def groups(queue: Queue, *, count: Count = 20, at: At) -> None:
+    """Show the groups in which the most messages wait, and how many leases hold messages of each."""
+    with at.queue(queue) as opened:
+        if not can(opened, "groups"):
+            raise lacking_verb(opened.discipline, "groups")
+        found = opened.admin.groups(count)
+    if at.as_json:
+        for group in found:
+            emit(records.group_record(queue, group))
+        return
+    show(records.GROUPS, map(records.group_row, found), f"no messages of {queue} wait in groups")
 
 
 def list_(*, url: Url = LOCAL, as_json: Json = False) -> None:

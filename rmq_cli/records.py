@@ -12,7 +12,7 @@ from rmq_core.admin.verbs import can
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, message_of, plain_fields
 from rmq_core.errors import MalformedMessage, UnknownPayloadKind
 from rmq_core.kernel.base import tools_of
-from rmq_core.reports import LeaseInfo, PublishReport, QueueStats, ReasonGroup
+from rmq_core.reports import GroupStats, LeaseInfo, PublishReport, QueueStats, ReasonGroup
 
 _READ = 10_000
 
@@ -71,6 +71,7 @@ LEASES = (
     "lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated", "first message",
 )  # fmt: skip
 HOLDERS = ("owner", "messages", "first message")
+GROUPS = ("group", "waiting", "leases", "can be claimed", "isolated")
 
 
 def message_record(queue: str, message: Message) -> dict[str, Any]:
@@ -144,6 +145,17 @@ def lease_row(lease: LeaseInfo, first: Message | None = None) -> tuple[object, .
     why = f"failed together {lease.isolation.failures} times" if lease.isolation else None
     held = (lease.count, lease.settled, lease.takeovers)
     return (lease.id, lease.owner or None, lease.state, *held, since, ends, why, named(first))
+
+
+def group_record(queue: str, group: GroupStats) -> dict[str, Any]:
+    until = group.until.isoformat() if group.until else None
+    return {"queue": queue, **group._asdict(), "until": until}
+
+
+def group_row(group: GroupStats) -> tuple[object, ...]:
+    left = group.until.timestamp() - time.time() if group.until else 0
+    ready = "now" if group.ready else f"in {ago(left)}" if left > 0 else "when a lease ends" if group.leases else None
+    return (group.name or None, group.waiting, group.leases, ready, "yes" if group.isolated else None)
 
 
 def holder_record(queue: str, holder: MessageHolder) -> dict[str, Any]:

@@ -197,6 +197,22 @@ class Differing(NamedTuple):
     at: datetime
 
 
+class GroupStats(NamedTuple):
+    """A group of a queue: how many of its messages wait, and how many leases hold some.
+
+    name: '' for messages without a group. isolated: those messages that failed together, which are claimed apart; they
+    are listed as a group of their own. ready: whether a claim may get one now. until: for a group whose first message
+    waits after a failure, the time until which it does.
+    """
+
+    name: str
+    waiting: int
+    leases: int
+    ready: bool
+    isolated: bool
+    until: datetime | None
+
+
 class QueueSettings(NamedTuple):
     """The settings of a queue, by name.
 

@@ -176,6 +176,7 @@ OTHERS = {
     "browse_lease": "list of the messages of a lease",
     "dead_letters": "dead letters",
     "dead_reasons": "dead letters to group",
+    "groups": "groups of messages",
     "forget": "way to forget a deduplication key",
     "history": "history",
     "journal": "journal",

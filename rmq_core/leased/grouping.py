@@ -15,9 +15,37 @@ from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.publishing import PEACE_MS, PUBLICATION, finish
 from rmq_core.leased.state import LeasedEngine
-from rmq_core.policy import Groups
+from rmq_core.policy import Groups, moment, whole
+from rmq_core.reports import GroupStats
 
 _FORMAT = 2
+_SCANS, _A_PAGE = 100, 1000
+
+
+def groups(engine: LeasedEngine, count: int = 20) -> Exchange[list[GroupStats]]:
+    """Return the groups with the most waiting messages, at most `count`; [] where messages do not wait in groups.
+
+    Of more than 100,000 groups, it looks through about so many. Groups without waiting messages are listed while a
+    lease holds them.
+    """
+    most, found, cursor = whole("count", count, minimum=1), list[GroupStats](), 0
+    for _ in range(_SCANS):
+        cursor, page = yield Command(("HSCAN", engine.keys.groups, cursor, "COUNT", _A_PAGE))
+        fields = page if isinstance(page, dict) else dict(zip(page[::2], page[1::2], strict=True))
+        found += [_group(text_of(name), text_of(record)) for name, record in fields.items() if text_of(name) != "\0"]
+        found = sorted(found, key=lambda each: (-each.waiting, -each.leases, each.name))[:most]
+        if int(cursor) == 0:
+            break
+    return found
+
+
+def _group(name: str, record: str) -> GroupStats:
+    place, _, _, waiting, leases, _, suspects, until_ms = record.split(" ")
+    rests = place == "r" and int(until_ms) > 0
+    return GroupStats(
+        name.removesuffix("\1"), int(waiting), int(leases), place in "ts", name.endswith("\1") or suspects != "0",
+        moment(until_ms) if rests else None,
+    )  # fmt: skip
 
 
 def set_groups(engine: LeasedEngine, policy: Groups | None) -> Exchange[None]:

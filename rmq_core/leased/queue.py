@@ -14,7 +14,17 @@ from rmq_core.exchange import Exchange
 from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.kernel.transfer import Importable
-from rmq_core.leased import claiming, explaining, inspecting, managing, publishing, settling, surveying, transfer
+from rmq_core.leased import (
+    claiming,
+    explaining,
+    grouping,
+    inspecting,
+    managing,
+    publishing,
+    settling,
+    surveying,
+    transfer,
+)
 from rmq_core.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.protocol import open_async_queue, open_queue
@@ -79,6 +89,7 @@ class LeasedAdmin(Recorded, Configured, Admin[LeasedEngine, W]):
 
     release_lease = Method(managing.release_lease)
     leases = Method(inspecting.leases)
+    groups = Method(grouping.groups)
     peek = Method(inspecting.peek)
     dead_letters = Method(inspecting.dead_letters)
     browse = Method(inspecting.browse)

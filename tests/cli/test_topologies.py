@@ -107,6 +107,7 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     walk("publish", queue, "later", "--delay", "3600")
     walk("run-now", queue, *walk.ids("peek", "--state", "delayed"))
     held(queue, 2)
+    walk("groups", queue)
     leases = walk.ids("leases")
     assert len(leases) == 2
     walk("release", queue, leases[0])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rmq_core import LeasedConfig, Match
+from rmq_core.reports import GroupStats
 from tests.core.leased.groups import POLICIES, Groups
 from tests.core.leases import drain, driver_of, eventually, key, payloads
 from tests.core.worlds import World
@@ -197,3 +198,22 @@ def test_leases_from_before_a_limit_have_to_end_before_limited_groups_are_claime
     eventually(lambda: world.client.zcard(key("waiters")))
     queue.ack(before)
     assert payloads(waiting.result(10).messages) == ["2"]
+
+
+def test_the_groups_with_the_most_waiting_messages_are_listed(world: World) -> None:
+    queue = world.queue()
+    assert queue.admin.groups() == []
+    configure(queue, "exclusive")
+    for number in range(30):
+        queue.publish_many(["x"] * (number + 1), group=f"g{number:02}")
+    lease = queue.claim()
+    assert lease.message.group == "g00"
+    assert queue.admin.groups(2) == [GroupStats(name, waiting, 0, True, False, None) for name, waiting in TWO]
+    assert queue.admin.groups(100)[-1] == GroupStats("g00", 0, 1, False, False, None)
+    queue.nack(lease, delay=60)
+    (found,) = (each for each in queue.admin.groups(100) if each.name == "g00")
+    assert (found.waiting, found.leases, found.ready) == (1, 0, False)
+    assert 50 < (found.until - queue.admin.server_time()).total_seconds() <= 60
+
+
+TWO = [("g29", 30), ("g28", 29)]

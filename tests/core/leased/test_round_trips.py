@@ -126,6 +126,7 @@ CASES: dict[str, Case] = {
     "journal": (lambda _: None, lambda queue, _: queue.admin.journal()),
     "mark": (lambda _: None, lambda queue, _: queue.admin.mark("deployed")),
     "configure": (lambda _: None, lambda queue, _: queue.admin.configure(max_deliveries=5)),
+    "groups": (lambda _: None, lambda queue, _: queue.admin.groups()),
     "settings": (lambda _: None, lambda queue, _: queue.admin.settings()),
     "extend_all": (held, lambda queue, lease: queue.extend_all([(lease, None)])),
     "close": (lambda _: None, lambda queue, _: queue.close()),
