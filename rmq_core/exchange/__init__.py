@@ -138,7 +138,8 @@ class Sleep(NamedTuple):
 class Beside(Protocol):
     """What a driver reads now and then beside its requests, with a plain command that it appends to their writes.
 
-    look: the command. look_at: the time of the monotonic clock from which on it is to be sent again.
+    look: the command. look_at: the time of the monotonic clock from which on it is to be sent again. A request that
+    blocks has it along, too: what was read before may be old when the wait ends.
     """
 
     look_at: float

@@ -10,6 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 import tenacity
@@ -124,7 +125,9 @@ class AsyncDriver:
             if want.aside and is_cluster(self.client):
                 return await self._aside(want)
             return await self._persist(self._plain, want, want, patience)
-        planned = plan(want, self._slots).reading(self.beside)
+        planned, beside = plan(want, self._slots), self.beside
+        if beside is not None and (monotonic() >= beside.look_at or planned.block_ms):
+            planned = planned._replace(beside=beside)
         if patience.given_up and (planned.block_ms or patience.hurried):
             planned = planned._replace(given_up=patience.given_up)
         try:

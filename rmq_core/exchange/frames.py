@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
-from time import monotonic
 from typing import Any, NamedTuple
 
 import hiredis
@@ -65,12 +64,6 @@ class Plan(NamedTuple):
     given_up: Callable[[], bool] | None = None
     sizes: list[int] | None = None
     beside: Beside | None = None
-
-    def reading(self, beside: Beside | None) -> Plan:
-        """Return the plan with what is to be read beside it, if that will be due when its call is executed."""
-        if beside is None or monotonic() + self.block_ms / 1000 < beside.look_at:
-            return self
-        return self._replace(beside=beside)
 
     def packed(self, *, whole_scripts: bool = False) -> bytes:
         """Return the bytes to send; with `whole_scripts`, EVAL instead of EVALSHA."""

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 import tenacity
@@ -105,7 +106,9 @@ class SyncDriver:
             if want.aside and is_cluster(self.client):
                 return self._aside(want)
             return self._persist(self._plain, want, want, patience)
-        planned = plan(want, self._slots).reading(self.beside)
+        planned, beside = plan(want, self._slots), self.beside
+        if beside is not None and (monotonic() >= beside.look_at or planned.block_ms):
+            planned = planned._replace(beside=beside)
         if patience.given_up and (planned.block_ms or patience.hurried):
             planned = planned._replace(given_up=patience.given_up)
         try:

@@ -15,6 +15,7 @@ from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
+from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, WrongKeyType, translate
 from rmq_core.exchange import Command, Exchange
 from rmq_core.exchange.scripts import script
@@ -110,7 +111,8 @@ def following(engine: Any) -> Exchange[None]:
     if engine.differs and monotonic() >= engine.say_at:
         engine.say_at = monotonic() + _SAY_AGAIN_S
         with suppress(RedisMessageQueueError):  # the program's log says it too
-            yield script("kernel/differing", engine.keys, program=f"{actor()}\t{engine.differs}", keep_ms=_DAY_MS)
+            program = f"{actor()}\t{one_line(engine.differs)}"
+            yield script("kernel/differing", engine.keys, program=program, keep_ms=_DAY_MS)
     engine.simple = engine.settled
 
 

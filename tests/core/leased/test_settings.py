@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from math import inf
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -19,11 +18,10 @@ from rmq_core import ConfigurationError, LeasedConfig, Overflow, QueueFull, back
 from rmq_core.admin.configuring import apply, configure
 from rmq_core.envelope.codec import nonce
 from rmq_core.errors import WrongKeyType
-from rmq_core.exchange.frames import Frame, Plan, plan
+from rmq_core.exchange.frames import plan
 from rmq_core.kernel import settings as following
 from rmq_core.leased.aio import read_all
 from rmq_core.policy import Backoff, of_text
-from tests.core.leased.by_hand import engine
 from tests.core.leases import blocked, driver_of, engine_of, eventually, expire, handler_of, key, run
 from tests.core.worlds import World
 
@@ -409,13 +407,6 @@ def test_a_late_resend_of_a_change_does_not_undo_a_later_one(world: World) -> No
 )  # fmt: skip
 def test_a_text_stands_for_a_value(text: Any, value: Any) -> None:
     assert of_text(text) == value
-
-
-def test_what_a_driver_reads_beside_its_requests_is_due_by_when_they_are_executed() -> None:
-    made = engine()
-    made.look_at = monotonic() + 30
-    assert Plan([Frame(("PING",))]).reading(made).beside is None
-    assert Plan([Frame(("BLPOP",)), Frame(("PING",))], 60_000).reading(made).beside is made
 
 
 def test_the_config_of_a_queue_object_is_the_one_in_force(world: World) -> None:
