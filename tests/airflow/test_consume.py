@@ -25,7 +25,7 @@ from rmq_airflow.drain import TooManyFailures
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message, exponential
 from tests.airflow.conftest import QUEUE, MakeContext
 from tests.faults.patience import PATIENCE_S
 
@@ -72,6 +72,16 @@ def test_a_failed_message_is_requeued_with_a_delay_and_the_others_are_acked(
     assert (report["acked"], report["failed"], report["dead"]) == (2, 1, 0)
     stats = queue.stats()
     assert (stats.ready, stats.delayed, stats.leased) == (0, 1, 0)
+
+
+def test_a_failed_message_waits_for_the_backoff_that_is_stored_with_the_queue(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.admin.configure(backoff=exponential(7200, 7200, 0))
+    queue.publish("bad")
+    assert consume(task_context, on_message=fail_on("bad"))["failed"] == 1
+    (due,) = queue.admin.browse("delayed").due
+    assert (due - queue.admin.server_time()).total_seconds() > 3600
 
 
 def test_a_batch_function_may_settle_single_messages_and_the_rest_is_acked(

@@ -193,3 +193,15 @@ def test_messages_are_shown_whatever_the_encoding_of_stdout_lacks(
         if "--json" in command:
             assert json.loads(sys.stdout.buffer.getvalue())["payload"] == ODD
         assert queue.stats().leased == 0
+
+
+@pytest.mark.parametrize(("stored", "waits"), [([], 10), (["backoff=exponential 7200 7200 0"], 7200)])
+def test_a_failed_message_waits_ten_seconds_or_for_the_stored_backoff(
+    rmq: Rmq, server_url: str, stored: list[str], waits: float
+) -> None:
+    rmq("publish", "q", "a")
+    rmq("configure", "q", *stored)
+    rmq("consume", "q", "--", "false")
+    with LeasedQueue(server_url, "q") as queue:
+        (due,) = queue.admin.browse("delayed").due
+        assert waits / 2 < (due - queue.admin.server_time()).total_seconds() <= waits
