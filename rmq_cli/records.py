@@ -71,7 +71,7 @@ LEASES = (
     "lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated", "first message",
 )  # fmt: skip
 HOLDERS = ("owner", "messages", "first message")
-GROUPS = ("group", "waiting", "leases", "can be claimed", "isolated")
+GROUPS = ("group", "priority", "waiting", "leases", "can be claimed", "isolated")
 
 
 def message_record(queue: str, message: Message) -> dict[str, Any]:
@@ -155,7 +155,14 @@ def group_record(queue: str, group: GroupStats) -> dict[str, Any]:
 def group_row(group: GroupStats) -> tuple[object, ...]:
     left = group.until.timestamp() - time.time() if group.until else 0
     ready = "now" if group.ready else f"in {ago(left)}" if left > 0 else "when a lease ends" if group.leases else None
-    return (group.name or None, group.waiting, group.leases, ready, "yes" if group.isolated else None)
+    return (
+        group.name or None,
+        group.priority or None,
+        group.waiting,
+        group.leases,
+        ready,
+        "yes" if group.isolated else None,
+    )
 
 
 def holder_record(queue: str, holder: MessageHolder) -> dict[str, Any]:

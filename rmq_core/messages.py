@@ -30,7 +30,7 @@ class NewMessage(NamedTuple):
     """A message for `publish_many` and `stage` with an id, headers, a delay or a deduplication key of its own.
 
     id: replaces the generated one; up to 512 characters without spaces. RMQ does not check that it is unique.
-    delay: seconds or timedelta. dedup_key: replaces the key of the queue or of the call. group: see `Groups`.
+    delay: seconds or timedelta. dedup_key: replaces the key of the queue or of the call. group, priority: see `Groups`.
     """
 
     payload: Payload
@@ -39,6 +39,7 @@ class NewMessage(NamedTuple):
     delay: timedelta | float | None = None
     dedup_key: str | bytes | None = None
     group: str | None = None
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

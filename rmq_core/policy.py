@@ -144,7 +144,7 @@ class Durability:
 
 _MOST_WEIGHTS = 1000
 _GROUP_LENGTH = 200
-GROUP_HEADER = "rmq-group"
+GROUP_HEADER, PRIORITY_HEADER = "rmq-group", "rmq-priority"
 _GROUPS = re.compile(r"(?:(fair|exclusive)|concurrent (\d+))(?: (\{.*\}))?")
 
 
@@ -157,6 +157,13 @@ def checked_group(name: str) -> str:
     return name
 
 
+def checked_priority(priority: int | str) -> str:
+    """Return a priority as a header has it. Raises PayloadError unless it is 0 to 9."""
+    if isinstance(priority, bool) or str(priority) not in set("0123456789"):
+        raise PayloadError(f"priority must be a whole number from 0 to 9, not {priority!r}")
+    return str(priority)
+
+
 @dataclass(frozen=True, slots=True)
 class Groups:
     """How the messages of a queue wait in groups, such as one for each tenant; `publish` names the group of a message.
@@ -164,6 +171,10 @@ class Groups:
     Groups take turns by start-time fair queueing (Goyal et al., SIGCOMM 1996). concurrent: how many leases may hold
     messages of a group at once; None for any number. weights: the shares of groups that get more, or less, than 1.
     Messages without a group take turns as one more group, which any number of leases may hold.
+
+    Where any number of leases may hold a group, messages of a higher priority (9 is the highest, 0 the default) come
+    before all of a lower one; among those of one priority, groups take turns. Where the number is limited, order within
+    the group counts, and priorities do not.
     """
 
     concurrent: int | None = None

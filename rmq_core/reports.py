@@ -200,12 +200,13 @@ class Differing(NamedTuple):
 class GroupStats(NamedTuple):
     """A group of a queue: how many of its messages wait, and how many leases hold some.
 
-    name: '' for messages without a group. isolated: those messages that failed together, which are claimed apart; they
-    are listed as a group of their own. ready: whether a claim may get one now. until: for a group whose first message
-    waits after a failure, the time until which it does.
+    name: '' for messages without a group. Messages with different priorities are listed apart, and so are isolated
+    ones: those that failed together and are claimed apart. ready: whether a claim may get one now. until: for a group
+    whose first message waits after a failure, the time until which it does.
     """
 
     name: str
+    priority: int
     waiting: int
     leases: int
     ready: bool

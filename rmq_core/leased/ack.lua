@@ -1,11 +1,12 @@
 -- Finishes every message of a lease.
--- KEYS: slot  leases  lease  settled
+-- KEYS: slot  leases  lease  settled  ready
 --       done?  completed?, both omitted when nothing is to be kept
 -- ARGV: seq  slot_ttl_ms  lease_id  token  done_ttl_ms:number?, 0 for none  completed_cap:number?
 -- Reply: 'acked <count>', 'lost' or 'superseded'.
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
+-- include: check_layout
 -- include: ended_quickly
 -- Fast path: the lease is held, nothing was settled before and nothing is to be kept. It returns before the includes
 -- below are defined.

@@ -6,6 +6,7 @@ files in `grouped`. All other scripts are those of a plain queue, which therefor
 
 from __future__ import annotations
 
+import json
 from importlib.metadata import version
 
 from rmq_core.envelope.codec import new_id
@@ -41,22 +42,43 @@ def groups(engine: LeasedEngine, count: int = 20) -> Exchange[list[GroupStats]]:
 
 def _group(name: str, record: str) -> GroupStats:
     place, _, _, waiting, leases, _, suspects, until_ms = record.split(" ")
-    rests = place == "r" and int(until_ms) > 0
+    rests, isolated = place == "r" and int(until_ms) > 0, name.endswith("\1") or suspects != "0"
+    name, _, priority = name.removesuffix("\1").partition("\2")
     return GroupStats(
-        name.removesuffix("\1"), int(waiting), int(leases), place in "ts", name.endswith("\1") or suspects != "0",
+        name,
+        int(priority or 0),
+        int(waiting),
+        int(leases),
+        place in "ts",
+        isolated,
         moment(until_ms) if rests else None,
-    )  # fmt: skip
+    )
 
 
 def set_groups(engine: LeasedEngine, policy: Groups | None) -> Exchange[None]:
     """Let messages wait in groups, or in one line again (None); messages that wait are moved.
 
     Any other client of this version follows with its next call, and one of an older version raises FormatMismatch.
+    Limited groups have no lines for priorities and isolated messages; so a queue comes from groups without limit to
+    groups with one, and back, by way of one line.
     """
     yield from ready(engine, DISCIPLINE)
-    if policy is None:
+    present = yield from _present(engine)
+    if present and (policy is None or (present.concurrent is None) != (policy.concurrent is None)):
         yield from _ungroup(engine)
-        return
+    if policy:
+        yield from _store(engine, policy)
+
+
+def _present(engine: LeasedEngine) -> Exchange[Groups | None]:
+    if text_of((yield Command(("TYPE", engine.keys.ready)))) != "string":
+        return None
+    stored = text_of((yield Command(("GET", engine.keys.ready))))
+    limit, _, weights = stored.partition(" ")
+    return Groups(int(limit) or None, json.loads(weights) if weights else {})
+
+
+def _store(engine: LeasedEngine, policy: Groups) -> Exchange[None]:
     keys, publication, stage = engine.keys, new_id(), new_id()
     call = script(
         "leased/set_groups", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
@@ -67,16 +89,14 @@ def set_groups(engine: LeasedEngine, policy: Groups | None) -> Exchange[None]:
     keys.layout = "grouped"
     if moved:
         yield from finish(engine, PUBLICATION.decode() + publication)
-    if policy.concurrent is None:
-        yield from _let_go(engine)
 
 
 def _ungroup(engine: LeasedEngine) -> Exchange[None]:
-    if text_of((yield Command(("TYPE", engine.keys.ready)))) != "string":
-        engine.keys.layout = ""
-        return
-    yield from set_groups(engine, Groups.FAIR)  # so no lease comes to hold a group any more
+    yield from _store(engine, Groups.FAIR)  # so no lease comes to hold a group any more
     keys, publication, stage = engine.keys, new_id(), new_id()
+    for name in map(text_of, (yield Command(("ZRANGE", keys.leases, 0, -1)))):
+        if not name.startswith(PUBLICATION.decode()):
+            yield script("leased/let_go", keys, ended_holds=keys.holds_of(keys.lease(name)), lease_id=name)
     call = script(
         "leased/ungroup", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
         stage=keys.stage(stage), publication=PUBLICATION + publication.encode(), element=f"0 1 {stage}",
@@ -85,11 +105,3 @@ def _ungroup(engine: LeasedEngine) -> Exchange[None]:
     while number_after(b"moved ", (yield call)):
         pass
     keys.layout = ""
-
-
-def _let_go(engine: LeasedEngine) -> Exchange[None]:
-    """Free the groups that leases hold from before any number of leases might hold a group."""
-    keys = engine.keys
-    for name in map(text_of, (yield Command(("ZRANGE", keys.leases, 0, -1)))):
-        if not name.startswith(PUBLICATION.decode()):
-            yield script("leased/let_go", keys, ended_holds=keys.holds_of(keys.lease(name)), lease_id=name)

@@ -37,7 +37,16 @@ from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import NewMessage, Stage
-from rmq_core.policy import GROUP_HEADER, Overflow, checked_group, delay_in_ms, milliseconds, whole
+from rmq_core.policy import (
+    GROUP_HEADER,
+    PRIORITY_HEADER,
+    Overflow,
+    checked_group,
+    checked_priority,
+    delay_in_ms,
+    milliseconds,
+    whole,
+)
 from rmq_core.reports import Published, PublishReport
 
 
@@ -71,12 +80,20 @@ _PUBLISH = Operation.PUBLISH
 _ID_ROOM = 64  # bound for a generated id plus envelope overhead
 
 
-def with_group(headers: Mapping[str, str] | None, group: str | None) -> Mapping[str, str] | None:
-    """Return the headers of a message of this group. Raises PayloadError for a name that no group can have."""
-    named = group if headers is None or group is not None else headers.get(GROUP_HEADER)
-    if named is None:
-        return headers
-    return {**(headers or {}), GROUP_HEADER: checked_group(named)}
+def with_turn(
+    headers: Mapping[str, str] | None, group: str | None, priority: int | None = None
+) -> Mapping[str, str] | None:
+    """Return the headers of a message of this group and priority.
+
+    Raises PayloadError for a name that no group can have, and for a priority that is none, in headers too.
+    """
+    named, ranked = (None, None) if headers is None else (headers.get(GROUP_HEADER), headers.get(PRIORITY_HEADER))
+    own = {}
+    if (group := named if group is None else group) is not None:
+        own[GROUP_HEADER] = checked_group(group)
+    if (wanted := ranked if priority is None else priority) is not None:
+        own[PRIORITY_HEADER] = checked_priority(wanted)
+    return {**(headers or {}), **own} if own else headers
 
 
 class Entry(NamedTuple):
@@ -158,14 +175,15 @@ def publish(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[Published]:
     """Publish a message, unless one with its deduplication key was published within the window.
 
-    delay: seconds or timedelta before it becomes ready. group: where the queue has groups, see `policy.Groups`; stored
-    as the header `rmq-group`. Raises PayloadError if unstorable, QueueFull if the queue is full, NotDurable if stored
-    without the configured durability.
+    delay: seconds or timedelta before it becomes ready. group, priority (0 to 9): where the queue has groups, see
+    `policy.Groups`; stored as headers. Raises PayloadError if unstorable, QueueFull if the queue is full, NotDurable if
+    stored without the configured durability.
     """
-    headers = with_group(headers, group)
+    headers = with_turn(headers, group, priority)
     entry = _entry(engine, payload, dedup_key, encode_headers(headers), delay_in_ms(delay))
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
@@ -195,6 +213,7 @@ def publish_many(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[PublishReport]:
     """Publish messages in order, in chunks of up to 1,000 messages and 4 MiB, four chunks a write.
 
@@ -203,7 +222,7 @@ def publish_many(
     needs the extra `arrow`, else it raises ConfigurationError. Raises at the first refused chunk; the error's `report`
     counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay changes.
     """
-    headers = with_group(headers, group)
+    headers = with_turn(headers, group, priority)
     tally = _Tally(engine, headers)
     try:
         chunks = yield from _encoding(engine, payloads, dedup_key, delay, headers, tally.clock)
@@ -408,9 +427,9 @@ def _new_entry(
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
     own_headers = headers
-    if message.headers is not None or message.group is not None:
+    if not message.headers is message.group is message.priority is None:
         own = message.headers if message.headers is not None else json.loads(headers or b"{}")
-        own_headers = encode_headers(with_group(own, message.group))
+        own_headers = encode_headers(with_turn(own, message.group, message.priority))
     own_delay_ms = delay_ms if message.delay is None else delay_in_ms(message.delay)
     key = dedup_key if message.dedup_key is None else message.dedup_key
     return _entry(engine, message.payload, key, own_headers, own_delay_ms, message.id)
@@ -491,6 +510,7 @@ def stage(
     dedup_key: Callable[[Any], str] | None = None,
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
+    priority: int | None = None,
     keep: timedelta | float = 86400,
 ) -> Exchange[Stage]:
     """Stage messages, in order, for `publish_staged`; they stay invisible and are not yet deduplicated.
@@ -503,7 +523,9 @@ def stage(
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
     clock, count, plain = ServerClock(), 0, True
-    parts = yield from _encoding(engine, payloads, dedup_key, None, with_group(headers, group), clock, _set_aside)
+    parts = yield from _encoding(
+        engine, payloads, dedup_key, None, with_turn(headers, group, priority), clock, _set_aside
+    )
     try:
         while window := list(itertools.islice(parts, _STAGED_WINDOW)):
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)

@@ -14,7 +14,7 @@ local function aside(keys, back, envelope, index, due, _, failed)
 end
 local function to_front(_, back)
   if #back == 0 then return end
-  local envelopes, fields, runs = {}, {}, {}
+  local envelopes, fields, runs, used = {}, {}, {}, {}
   for i = 1, #back do envelopes[i] = back[i][1] end
   local of, names, isolated = names_of(envelopes)
   local held = redis.call('HMGET', group_holds, unpack(names))
@@ -25,7 +25,11 @@ local function to_front(_, back)
   for i = 1, #back do
     local r = known[of[i]]
     local number = runs[of[i]] and runs[of[i]] + back[i][2] or r.first - 1
+    -- While another limit was in force, another message may have got that place.
+    local field = of[i] .. '\0' .. number
+    if number >= r.first and (used[field] or redis.call('HEXISTS', grouped, field) == 1) then number = r.first - 1 end
     if isolated[i] and back[i][4] and not is_limited(of[i]) then number = r.next end
+    used[of[i] .. '\0' .. number] = true
     r.first, r.next = math.min(r.first, number), math.max(r.next, number + 1)
     r.until_ms = math.max(r.until_ms, back[i][3])
     if isolated[i] then r.suspects = r.suspects + 1 end

@@ -2,6 +2,7 @@
 -- include: grant
 -- include: take
 local function hold_one(k, o, now)
+  o.mark = '.g'
   local token, deadline = next_token(k, o), deadline_of(o, now)
   redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner)
   local _, kept, failures, most = take_groups(k.lease, 1)

@@ -1,4 +1,4 @@
--- Starts a lease of one message of the group in front, if no group is isolated or due, and none has a weight. It needs none
+-- Starts a lease of one message of the group in front, if it has no priority, no group is isolated or due, and none has a weight. It needs none
 -- of the functions in ready.lua, whose definition would take as long.
 -- KEYS: ready  groups  grouped  turns  suspects  resting  held_before  group_holds
 -- include: grant
@@ -7,12 +7,14 @@ local function hold_quickly(k, o, now)
   if not policy or not string.find(policy, '^%d+$') or redis.call('EXISTS', suspects, held_before) > 0 or
       redis.call('ZCOUNT', resting, '-inf', now) > 0 then return nil end
   local front = redis.call('ZRANGE', turns, 0, 0)[1]
-  local got = front and redis.call('HMGET', groups, '\0', front) or {}
+  if not front or string.find(front, '\2', 1, true) then return nil end
+  local got = redis.call('HMGET', groups, '\0', front)
   local first, next, size, active, turn, rest = string.match(got[2] or '', '^t (%S+) (%S+) (%S+) (%S+) (%S+)(.*)$')
   local field = first and front .. '\0' .. first
   local envelope = field and redis.call('HGET', grouped, field)
   if not envelope then return nil end
   local time, claimable, count = string.match(got[1], '^(%S+) (%S+) (%S+)$')
+  o.mark = '.g'
   local token, deadline, limit = next_token(k, o), deadline_of(o, now), tonumber(policy)
   redis.call('HDEL', grouped, field)
   redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner, envelope)

@@ -1,6 +1,7 @@
 -- Starts a lease of one or more ready messages; k and o as in hold, and o.max: how many messages at most.
 -- include: hold
 local function open_ready(k, o, now, _)
+  o.mark = '.g'
   local token, deadline = next_token(k, o), deadline_of(o, now)
   redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner)
   local taken, kept, failures, most = take_groups(k.lease, math.min(o.max, 4000))

@@ -27,8 +27,8 @@ local function line_of()
   return line
 end
 -- Returns the group of a message, '' without one. Isolated messages of a group that any number of leases may hold are a
--- group of their own, so that they do not stop the others: its name ends with '\1'. The second result is whether the
--- message is isolated.
+-- group of their own, so that they do not stop the others: its name ends with '\1'. So are those with a priority, behind
+-- '\2'. The second result is whether the message is isolated.
 local function group_named(envelope)
   local length, stop = string.match(envelope, '^%d+ %d+ (%d+) ()')
   if not length then return '', false end
@@ -37,10 +37,18 @@ local function group_named(envelope)
     local _, group = mark_of(envelope)
     isolated = group > 0
   end
-  if isolated and (limit == 0 or name == '') then name = name .. '\1' end
+  if limit == 0 or name == '' then
+    local priority = priority_in(envelope, stop + length)
+    name = name .. (priority and '\2' .. priority or '') .. (isolated and '\1' or '')
+  end
   return name, isolated
 end
-local function is_limited(name) return limit > 0 and name ~= '' and name ~= '\1' end
+local function is_limited(name) return limit > 0 and string.find(name, '^[^\1\2]') ~= nil end
+-- The turns of a higher priority come before all of a lower one.
+local function line_score(name, turn)
+  local priority = string.match(name, '\2(%d)')
+  return priority and string.format('%.0f', turn - priority * 1e14) or turn
+end
 local function is_suspect(name) return known[name].suspects > 0 or string.byte(name, -1) == 1 end
 -- Reads records: '<place: t in turns, s in suspects, r resting, n none> <first number> <next number> <messages>
 -- <leases that hold it> <virtual time of its turn> <isolated messages, at most> <ms until which it rests>'.
@@ -67,7 +75,8 @@ local function record_of(name)
   if not known[name] then read_records({name}) end
   return known[name]
 end
-local function cost_of(name) return math.ceil(100 / (weights[name] or 1)) end
+local function weight_of(name) return weights[name] or weights[string.match(name, '^[^\1\2]*')] or 1 end
+local function cost_of(name) return math.ceil(100 / weight_of(name)) end
 local function in_slices(items, key, call)
   for lo = 1, #items, 4000 do call(key, unpack(items, lo, math.min(#items, lo + 3999))) end
 end
@@ -99,7 +108,7 @@ local function store(names)
   for i = 1, #names do
     local name, r = names[i], known[names[i]]
     if r.count == 0 then r.place, r.suspects = 'n', 0 end
-    local score, line_to, line_off = in_line(r) and r.turn or r.rest, to[r.place], off[r.was]
+    local score, line_to, line_off = in_line(r) and line_score(name, r.turn) or r.rest, to[r.place], off[r.was]
     if line_to and score then line_to[#line_to + 1], line_to[#line_to + 2] = score, name end
     if line_off and r.was ~= r.place then line_off[#line_off + 1] = name end
     r.was, r.rest = r.place, nil

@@ -97,21 +97,25 @@ local function take_groups(lease, n)
   local taken, kept, bytes, empty = 0, {}, 0, redis.call('LLEN', lease) < 2
   redis.call('PERSIST', lease) -- Redis allows this write at maxmemory, and then every later write of the script
   while taken < n and bytes < 8388608 do
-    local names, weight = redis.call('ZRANGE', turns, 0, math.min(n - taken, 500) - 1), 0
+    local front, names, weight = redis.call('ZRANGE', turns, 0, 0)[1], {}, 0
+    if front then -- only groups of its priority share a claim with it
+      local low = tonumber(line_score(front, 0))
+      names = redis.call('ZRANGEBYSCORE', turns, low, low + 1e14 - 1, 'LIMIT', 0, math.min(n - taken, 500))
+    end
     if empty and taken == 0 and has_suspects and
         (#names == 0 or is_turn_of_isolated(tonumber(redis.call('GET', fence) or 0))) then
       return take_isolated(lease, n, redis.call('ZRANGE', suspects, 0, 99))
     end
     if #names == 0 then break end
     read_records(names)
-    for i = 1, #names do weight = weight + (weights[names[i]] or 1) end
+    for i = 1, #names do weight = weight + weight_of(names[i]) end
     local plan, runs, left, had = {}, {}, n - taken, 0
     for i = 1, #names do runs[i] = {got = 0, wanted = 0} end
     while left > 0 and left ~= had do
       local shared = left
       had = left
       for i = 1, #names do
-        local r, share = known[names[i]], math.floor(shared * (weights[names[i]] or 1) / weight)
+        local r, share = known[names[i]], math.floor(shared * weight_of(names[i]) / weight)
         local more = math.min(left, math.max(1, share), r.next - r.first - runs[i].wanted)
         runs[i].wanted, left = runs[i].wanted + more, left - more
       end
@@ -121,6 +125,7 @@ local function take_groups(lease, n)
         plan[#plan + 1] = {name = names[i], number = number, run = runs[i]}
       end
     end
+    if #plan == 0 then break end
     local at = 1
     while at <= #plan and bytes < 8388608 do
       local stop, held = fitting_to(plan, at, taken, bytes), redis.call('LLEN', lease) - 1

@@ -1,5 +1,5 @@
 -- Parts of a lease that is granted: its deadline, its token and the reply. k: keys by name; o: id, nonce, lease_ms ('inf':
--- never reclaimed), owner.
+-- never reclaimed), owner, mark ('.g' where the lease may hold groups, see check_layout).
 local function deadline_of(o, now)
   if o.lease_ms == 'inf' then return '+inf' end
   return string.format('%.0f', now + tonumber(o.lease_ms))
@@ -10,7 +10,7 @@ local function next_token(k, o)
     redis.call('PERSIST', k.leases)
     fence = redis.call('INCR', k.fence)
   end
-  return fence .. '.' .. o.nonce
+  return fence .. (o.mark or '.') .. o.nonce
 end
 local function claimed(token, deadline, taken, limit, failures, most)
   return 'claimed ' .. token .. ' ' .. deadline .. ' ' .. taken .. ' ' .. limit .. ' ' .. failures .. ' ' .. most

@@ -11,7 +11,8 @@ local function take_over(k, o, now, counted)
   if counted and used_up(first, head.takeovers, count, o.max_deliveries) then return 'exhausted' end
   if head.state == 'n' or head.state == 'x' then head.returned = 1 end -- until now the number of unsettled messages
   redis.call('PERSIST', k.leases) -- Redis allows this write at maxmemory, and then every later write of the script
-  head.token = redis.call('INCRBY', k.fence, 2) .. '.' .. o.nonce
+  local mark = string.find(head.token, '.g', 1, true) and '.g' or '.'
+  head.token = redis.call('INCRBY', k.fence, 2) .. mark .. o.nonce
   head.state = settled > 0 and 'p' or 'h'
   head.owner = o.owner or head.owner
   if counted then head.takeovers = head.takeovers + 1 end

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from rmq_core import LeasedConfig, Match
+from rmq_core.errors import PayloadError
+from rmq_core.messages import NewMessage
 from rmq_core.reports import GroupStats
 from tests.core.leased.groups import POLICIES, Groups
-from tests.core.leases import drain, driver_of, eventually, key, payloads
+from tests.core.leases import drain, driver_of, engine_of, eventually, key, payloads
 from tests.core.worlds import World
 
 
@@ -208,8 +210,8 @@ def test_the_groups_with_the_most_waiting_messages_are_listed(world: World) -> N
         queue.publish_many(["x"] * (number + 1), group=f"g{number:02}")
     lease = queue.claim()
     assert lease.message.group == "g00"
-    assert queue.admin.groups(2) == [GroupStats(name, waiting, 0, True, False, None) for name, waiting in TWO]
-    assert queue.admin.groups(100)[-1] == GroupStats("g00", 0, 1, False, False, None)
+    assert queue.admin.groups(2) == [GroupStats(name, 0, waiting, 0, True, False, None) for name, waiting in TWO]
+    assert queue.admin.groups(100)[-1] == GroupStats("g00", 0, 0, 1, False, False, None)
     queue.nack(lease, delay=60)
     (found,) = (each for each in queue.admin.groups(100) if each.name == "g00")
     assert (found.waiting, found.leases, found.ready) == (1, 0, False)
@@ -217,3 +219,65 @@ def test_the_groups_with_the_most_waiting_messages_are_listed(world: World) -> N
 
 
 TWO = [("g29", 30), ("g28", 29)]
+
+
+def test_a_higher_priority_comes_first_and_groups_of_one_priority_take_turns(world: World) -> None:
+    queue = world.queue()
+    configure(queue, "fair")
+    for group in "ab":
+        queue.publish_many([f"{group}{number}" for number in range(3)], group=group)
+        queue.publish_many([f"{group}-rerun-{number}" for number in range(2)], group=group, priority=5)
+    queue.publish("now", priority=9)
+    queue.publish_many([NewMessage("later", priority=1), "last"])
+    reruns, rest = ["a-rerun-0", "b-rerun-0", "a-rerun-1", "b-rerun-1"], ["a0", "b0", "last", "a1", "b1", "a2", "b2"]
+    assert [queue.claim().message.payload for _ in range(5)] == ["now", *reruns]
+    assert payloads(queue.claim(max_messages=3).messages)[0] == "later"
+    queue.publish("urgent", priority=9, group="b")
+    assert payloads(queue.claim().messages) == ["urgent"]
+    assert queue.claim(max_messages=9).count == len(rest) - 2
+    assert queue.claim() is None
+    assert queue.stats().ready == 0
+
+
+def test_in_a_group_whose_order_counts_a_priority_changes_nothing(world: World) -> None:
+    queue = world.queue()
+    configure(queue, "exclusive")
+    for priority in (0, 9):
+        queue.publish(str(priority), group="table", priority=priority)
+    assert drain(queue) == ["0", "9"]
+
+
+@pytest.mark.parametrize("priority", [-1, 10, True, "x", 1.5])
+def test_another_priority_is_refused(world: World, priority: Any) -> None:
+    queue = world.queue()
+    for call in (partial(queue.publish, "x"), partial(queue.publish_many, ["x"])):
+        with pytest.raises(PayloadError, match="priority must be"):
+            call(priority=priority)
+    with pytest.raises(PayloadError, match="priority must be"):
+        queue.publish("x", headers={"rmq-priority": str(priority)})
+
+
+def test_a_client_that_knows_no_groups_yet_ends_a_lease_that_holds_some(world: World) -> None:
+    queue, stale = world.queue(), world.queue()
+    configure(queue, "exclusive")
+    queue.publish_many(["1", "2"], group="table")
+    lease = queue.claim(lease_id="job")
+    stale.stats()
+    engine_of(stale).keys.layout = ""  # as if it had asked before
+    stale.ack(stale.adopt("job"))
+    assert payloads(queue.claim().messages) == ["2"]
+    assert lease.message.group == "table"
+
+
+@pytest.mark.parametrize("end", ["ack", "nack", "release"])
+def test_leases_of_groups_end_after_the_groups_are_removed(world: World, end: str) -> None:
+    queue, stale = world.queue(), world.queue()
+    configure(queue, "exclusive")
+    queue.publish_many(["1", "2"], group="table")
+    lease, adopted = stale.claim(), None
+    queue.publish("3", group="other")
+    adopted = stale.claim(lease_id="job")
+    configure(queue, None)
+    getattr(stale, end)(lease)
+    getattr(stale, end)(stale.adopt(adopted.id))
+    assert queue.stats()[:4] == ((1 if end == "ack" else 3), 0, 0, 0)
