@@ -14,7 +14,8 @@ from rmq_cli import records
 from rmq_cli.opening import At, Queue, argument, option
 from rmq_cli.output import counted, emit, say
 from rmq_core.envelope.codec import Payload
-from rmq_core.errors import ConfigurationError, PayloadError
+from rmq_core.errors import ConfigurationError, PayloadError, Unsupported
+from rmq_core.protocol import DEFAULT
 
 _Payloads = Annotated[
     list[str] | None,
@@ -27,6 +28,10 @@ _DedupKey = Annotated[str | None, option("--dedup-key", help="Skip the payload i
 _Headers = Annotated[
     list[str] | None, option("--header", "-H", help="A header; may be repeated.", metavar="NAME=VALUE")
 ]
+_Group = Annotated[str | None, option("--group", help="The group of the messages, in a queue that has groups.")]
+_Priority = Annotated[
+    int | None, option("--priority", min=0, max=9, help="9 comes first, in a queue that has groups without limit.")
+]
 
 
 def publish(
@@ -38,6 +43,8 @@ def publish(
     delay: _Delay = None,
     dedup_key: _DedupKey = None,
     header: _Headers = None,
+    group: _Group = None,
+    priority: _Priority = None,
     at: At,
 ) -> None:
     """Add messages to a queue. A new queue is created, with the discipline leased unless --discipline is given."""
@@ -45,8 +52,12 @@ def publish(
     payloads: Iterable[Payload] = map(_parsed, texts) if json_payload else texts
     key_of = _key(dedup_key, payload or ())
     with at.queue(queue, new=True) as opened:
-        report = opened.publish_many(payloads, dedup_key=key_of, delay=delay, headers=_headers(header or ()))
         kind = opened.discipline
+        turn = {name: given for name, given in (("group", group), ("priority", priority)) if given is not None}
+        if turn and kind != DEFAULT:
+            raise Unsupported(kind, " and ".join(turn), (DEFAULT,))
+        publish_many: Any = opened.publish_many
+        report = publish_many(payloads, dedup_key=key_of, delay=delay, headers=_headers(header or ()), **turn)
     if at.as_json:
         emit(records.report_record(queue, kind, report))
         return

@@ -139,13 +139,20 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         dedup_key: Callable[[Any], str] | None = None,
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
+        group: str | None = None,
+        priority: int | None = None,
         config: LeasedConfig | None = None,
     ) -> PublishReport:
-        """Add messages, with headers that name run and step; the report counts accepted messages and duplicates."""
+        """Add messages, with headers that name run and step; the report counts accepted messages and duplicates.
+
+        group, priority: in a queue that has groups; a NewMessage may have its own.
+        """
         if isinstance(payloads, str | bytes | Mapping):
             raise ConfigurationError("payloads must be an iterable: write [payload] to publish a single one")
         with self._briefly(queue, config) as opened:
-            return opened.publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
+            return opened.publish_many(
+                payloads, dedup_key=dedup_key, delay=delay, headers=headers, group=group, priority=priority
+            )
 
     def outbox(
         self, context: identity.StepContext, queue: str, *, config: LeasedConfig | None = None

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg, determine_kwargs
@@ -23,6 +24,8 @@ from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts, trace_headers
 from rmq_airflow.partitions import PartitionBy, apart, check_partitions
 from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, WorkQueue
+from rmq_core.errors import Unsupported
+from rmq_core.messages import NewMessage
 from rmq_core.protocol import require
 from rmq_core.reports import PublishReport
 
@@ -64,6 +67,9 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         ``queue_config.dedup``, the key is the payload's content
     :param delay: seconds or timedelta before the messages become ready
     :param headers: additional headers of the messages (templated)
+    :param group: the group of the messages, such as a tenant or a table, in a queue that has groups (templated); or a
+        function that returns the group of a payload
+    :param priority: 0 to 9, of which 9 comes first, in a queue that has groups without limit
     :param partition_by: a function that returns the partition of a payload, which is published to the queue
         ``<redis_queue>/<partition>``; the event of ``asset``, which must be an Asset, carries the partition keys. All
         payloads are read and sorted before the first is published, so a partition without a valid name fails the task
@@ -75,7 +81,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
 
-    template_fields: Sequence[str] = ("redis_queue", "messages", "headers", "redis_queue_conn_id")
+    template_fields: Sequence[str] = ("redis_queue", "messages", "headers", "group", "redis_queue_conn_id")
     queue_is = "output"
 
     def __init__(
@@ -86,6 +92,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         dedup_key: Callable[[Any], str] | None = None,
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
+        group: str | Callable[[Any], str] | None = None,
+        priority: int | None = None,
         partition_by: PartitionBy | None = None,
         asset: Asset | AssetAlias | Literal["queue"] | None = "queue",
         queue_config: LeasedConfig | None = None,
@@ -109,6 +117,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         self.dedup_key = dedup_key
         self.delay = delay
         self.headers = headers
+        self.group = group
+        self.priority = priority
         self.partition_by = partition_by
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
@@ -148,6 +158,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         check_discipline(queue)
         asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
+        if queue.discipline != "leased" and (self.group, self.priority) != (None, None):
+            raise Unsupported(queue.discipline, "groups and priorities", ("leased",))
 
     def _publish(
         self, hook: RedisQueueHook, name: str, chunks: Iterable[list[Any]], context: Context, total: PublishedReport
@@ -165,9 +177,15 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         self, queue: WorkQueue, chunks: Iterable[list[Any]], own: Mapping[str, str], total: PublishedReport
     ) -> None:
         headers = {**own, **(self.headers or {})} if queue.capabilities.headers else None
+        turn: dict[str, Any] = {} if self.priority is None else {"priority": self.priority}
+        if self.group is not None and not callable(self.group):
+            turn["group"] = self.group
+        publish_many: Any = partial(
+            queue.publish_many, dedup_key=self.dedup_key, delay=self.delay, headers=headers, **turn
+        )
         for chunk in chunks:
             try:
-                report = queue.publish_many(chunk, dedup_key=self.dedup_key, delay=self.delay, headers=headers)
+                report = publish_many(_grouped(chunk, self.group) if callable(self.group) else chunk)
             except RedisMessageQueueError as error:
                 _add(total, cast("PublishReport | None", error.report))
                 raise
@@ -202,10 +220,19 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         # Airflow would call a function now, and would store rendered payloads in its database, visible to every user.
         # Payloads without a template are not rendered: rendering takes a hundred times as long as publishing.
         called_later = callable(self.messages)
-        fields = [name for name in template_fields if name != "messages" or _templated(self.messages)]
+        left_out = {
+            name for name, value in (("messages", self.messages), ("group", self.group)) if not _templated(value)
+        }
+        fields = [name for name in template_fields if name not in left_out]
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
         if not called_later:
             self.messages = Unshown.wrapping(self.messages)
+
+
+def _grouped(payloads: Iterable[Any], group_of: Callable[[Any], str]) -> Iterable[NewMessage]:
+    for payload in payloads:
+        message = payload if isinstance(payload, NewMessage) else NewMessage(payload)
+        yield message if message.group is not None else message._replace(group=group_of(message.payload))
 
 
 class Unshown:

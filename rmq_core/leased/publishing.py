@@ -427,7 +427,7 @@ def _new_entry(
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
     own_headers = headers
-    if not message.headers is message.group is message.priority is None:
+    if (message.headers, message.group, message.priority) != (None, None, None):
         own = message.headers if message.headers is not None else json.loads(headers or b"{}")
         own_headers = encode_headers(with_turn(own, message.group, message.priority))
     own_delay_ms = delay_ms if message.delay is None else delay_in_ms(message.delay)

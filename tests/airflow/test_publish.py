@@ -124,3 +124,18 @@ def test_rendering_does_not_call_the_function(task_context: MakeContext) -> None
     operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=messages)
     operator.render_template_fields(task_context(operator))
     assert operator.messages is messages
+
+
+def test_tasks_publish_to_groups_that_a_function_or_a_template_names(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.admin.configure(groups="fair")
+    publish(task_context, [{"tenant": "a", "n": n} for n in range(50)], group=lambda item: item["tenant"])
+    publish(task_context, ["small"], group="b")
+    publish(task_context, ["rerun"], group="b", priority=3)
+    assert [queue.claim().message.payload for _ in range(3)] == ["rerun", {"tenant": "a", "n": 0}, "small"]
+    operator = RedisQueuePublishOperator(task_id="publish", redis_queue=QUEUE, messages=["x"], group="{{ 1 + 1 }}")
+    context = task_context(operator)
+    operator.render_template_fields(context)
+    operator.execute(context)
+    assert [queue.claim().message.group for _ in range(3)].count("2") == 1

@@ -71,3 +71,16 @@ def test_a_full_queue_has_an_exit_code_and_reports_how_much_was_stored(rmq: Rmq)
     ran = rmq("publish", "q", "c")
     assert ran.code == 4
     assert "stored before that: 0" in ran.err
+
+
+def test_a_message_is_published_to_a_group_with_a_priority(rmq: Rmq) -> None:
+    rmq("publish", "q", "a", "b", "--group", "tenant-7")
+    assert rmq("configure", "q", "groups=fair").code == 0
+    rmq("publish", "q", "now", "--group", "tenant-8", "--priority", "9")
+    group, _ = rmq("groups", "q", "--json").records
+    assert (group["name"], group["waiting"], group["ready"]) == ("tenant-7", 2, True)
+    assert "tenant-7" in rmq("groups", "q").out
+    assert rmq("consume", "q").out.splitlines() == ["now", "a", "b"]
+    refused = rmq("publish", "other", "x", "--group", "a", "--discipline", "streams")
+    assert refused.code != 0
+    assert "the discipline 'streams' has no group" in refused.err
