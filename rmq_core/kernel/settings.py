@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, WrongKeyType, translate
-from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange import Command, Exchange, Pipeline
 from rmq_core.exchange.scripts import script
 from rmq_core.observe.history import actor
 from rmq_core.policy import of_text, shown
@@ -107,7 +107,9 @@ def tell(engine: Any, text: str) -> None:
 def following(engine: Any) -> Exchange[None]:
     """Read the stored settings before the first operation, and record in what the program's config differs."""
     if not engine.known:
-        yield from fresh(engine)
+        engine.look_at = monotonic() + INTERVAL_S  # so that the driver does not read them with the same write
+        (reply,) = yield Pipeline((Command(engine.look),))  # by a connection of the driver, not another of the client
+        engine.take(reply)
     if engine.differs and monotonic() >= engine.say_at:
         engine.say_at = monotonic() + _SAY_AGAIN_S
         with suppress(RedisMessageQueueError):  # the program's log says it too

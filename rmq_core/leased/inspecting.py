@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rmq_core.envelope.codec import Message, arrow_columns, message_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
-from rmq_core.exchange.scripts import script
+from rmq_core.exchange.scripts import answered, script
 from rmq_core.kernel.keys import UNHELD, LeasedKeys, check_name
 from rmq_core.kernel.settling import settled_record
 from rmq_core.leased.claiming import isolation_of, reclaim_all
@@ -85,8 +85,8 @@ class Glance(NamedTuple):
 
 def glance(engine: LeasedEngine, notify_ms: int = 0) -> Exchange[Glance]:
     """Read the backlog in one call without a slot, and subscribe to one notification within `notify_ms`."""
-    ready, oldest, now, due, late, groups, paused, fence = yield script(
-        "leased/backlog", engine.keys, notify_ms=notify_ms
+    ready, oldest, now, due, late, groups, paused, fence = yield from answered(
+        script("leased/backlog", engine.keys, notify_ms=notify_ms)
     )
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
     isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
@@ -135,7 +135,7 @@ class Overview(NamedTuple):
 
 def overview(engine: LeasedEngine) -> Exchange[Overview]:
     """Return what `stats` returns, and whether a lease has expired. Yields only calls, as `together` demands."""
-    counted = yield count_call(engine)
+    counted = yield from answered(count_call(engine))
     if not counted[7]:
         return Overview(stats_of(counted, 0), late=False)
     held = yield held_call(engine, counted)

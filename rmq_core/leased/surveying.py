@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from rmq_core.errors import WrongKeyType
 from rmq_core.exchange import Call, Exchange, Pipeline, together
-from rmq_core.exchange.scripts import script
+from rmq_core.exchange.scripts import laid_out, script
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.leased.claiming import reclaim_all
 from rmq_core.leased.config import LeasedConfig
@@ -90,4 +91,7 @@ def _in_parts(calls: Sequence[Call]) -> Exchange[list[Any]]:
     replies: list[Any] = []
     for lo in range(0, len(calls), _AT_ONCE):
         replies += yield Pipeline(tuple(calls[lo : lo + _AT_ONCE]))
+    for at, reply in enumerate(replies):
+        if isinstance(reply, WrongKeyType) and (changed := (yield from laid_out(calls[at]))):
+            (replies[at],) = yield Pipeline((changed,))
     return replies

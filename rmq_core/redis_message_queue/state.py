@@ -141,7 +141,7 @@ class QueueState:
         if grant is None or self.channel is None:
             return False
         lease: Lease = grant.lease
-        self.channel.engine.unanswered[lease.id] = (lease.token or "").rpartition(".")[2]
+        self.channel.engine.unanswered[lease.id] = (lease.token or "").rpartition(".")[2].removeprefix("g")
         return True
 
     def about(self, error: Exception, operation: str, received: Received | None = None) -> Exception:

@@ -104,14 +104,14 @@ def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
 
 def test_a_message_moved_by_a_late_blmove_goes_to_the_next_claim_of_its_worker(world: World, wire: Proxy) -> None:
     calm, queue = (world.open("reliable", config=CONFIG, settings=url) for url in (world.url, wire.url))
-    assert calm.claim() is None  # the server knows the script now, so that the command number 3 is the block
-    wire.cut(Fault.REQUEST_LATE, 3)
+    assert calm.claim() is None  # the server knows the script now, so that the command number 4 is the block
+    wire.cut(Fault.REQUEST_LATE, 4)
     waiting = world.in_background(queue.claim, wait=60)
     eventually(lambda: wire.commands.count(b"BLMOVE") == 2)
     calm.publish("x")
     assert calm.ack(waiting.result(60)).settled == 1
     calm.publish("y")
-    moved, refused = wire.deliver_late()
+    moved, refused, _ = wire.deliver_late()
     assert moved.endswith(b"y")
     assert refused[0] == b"superseded"
     lease = queue.claim()

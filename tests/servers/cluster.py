@@ -104,6 +104,8 @@ class Cluster:
             until(lambda: client.info("replication")["role"] == "master", START_S)
         for known in (self.nodes, self.ports, self._buses):
             del known[place]
+        living = {_id(client) for _, client in self._each()}
+        until(lambda: all(living <= _linked(client) for _, client in self._each()), START_S)
         return replica
 
     def refusals(self) -> dict[str, int]:
@@ -177,6 +179,12 @@ def _serves(client: redis.Redis, slot: int) -> bool:
         first <= slot <= last and master[2] == mine
         for first, last, master, *_ in client.execute_command("CLUSTER SLOTS")
     )
+
+
+def _linked(client: redis.Redis) -> set[str]:
+    """Return the nodes to which a node has a link: without one, notifications of its clients do not reach them."""
+    nodes: Any = client.cluster("NODES")
+    return {node["node_id"] for node in nodes.values() if node["connected"]}
 
 
 def _masters(client: redis.Redis) -> frozenset[tuple[int, bytes]]:

@@ -89,6 +89,8 @@ def test_the_columns_contain_everything_about_a_message(
     assert row is not None
     assert row.asDict() | {"enqueued_at": None} == {
         "message_id": message_id,
+        "group": "",
+        "priority": "",
         "payload": bytearray(b"hello"),
         "headers": {"a": "b"},
         "deliveries": 1,

@@ -9,6 +9,7 @@ import itertools
 import pickle
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -176,7 +177,9 @@ def test_two_queries_cannot_share_a_consumer(
         first.read(end)
         first_leases: Any = first.reader._leases
         # While the second waits, the first renews its name, as its thread would do within the minute.
-        monkeypatch.setattr("rmq_spark.stream.batch_leases.time.sleep", lambda _: first_leases._member._stay())
+        # Other threads must not get this `sleep`.
+        clock = SimpleNamespace(**{**vars(time), "sleep": lambda _: first_leases._member._stay()})
+        monkeypatch.setattr("rmq_spark.stream.batch_leases.time", clock)
         with pytest.raises(ConsumerTaken, match="consumer 'c' is used by another run"):
             second.batch()
         assert sorted(first.read(end)) == [0, 1, 2, 3]
