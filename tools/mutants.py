@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         "a takeover keeps the old token",
         "rmq_core/leased/include/takeover.lua",
-        "head.token = redis.call('INCRBY', k.fence, 2) .. '.' .. o.nonce",
+        "head.token = redis.call('INCRBY', k.fence, 2) .. mark .. o.nonce",
         "",
         f"{CLAIM}::test_claiming_an_id_again_takes_its_messages_over_and_fences_the_former_holder",
     ),

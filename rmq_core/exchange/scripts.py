@@ -157,10 +157,13 @@ def laid_out(want: Any) -> Exchange[Any]:
         layout = FORMATS.get((yield from _format(call.of.prefix))[0])
     except RedisMessageQueueError:
         return None
-    if layout is None or layout == call.of.layout or layout not in call.of.layouts:
+    if layout is None or layout not in call.of.layouts:
         return None
     call.of.layout = layout
-    return want._replace(call=again(call)) if isinstance(want, Wait) else again(call)
+    changed = again(call)
+    if changed.script is call.script:
+        return None
+    return want._replace(call=changed) if isinstance(want, Wait) else changed
 
 
 def again(call: Call) -> Call:

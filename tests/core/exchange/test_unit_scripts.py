@@ -14,7 +14,7 @@ ACK = {"lease": b"lease", "settled": b"settled", "lease_id": "a", "token": "1.x"
 def test_keys_and_arguments_are_sent_in_the_order_of_the_header() -> None:
     made = script("leased/ack", KEYS, **dict(reversed(ACK.items())))
     assert made == script("leased/ack", KEYS, **ACK)
-    assert made.keys == (KEYS.leases, b"lease", b"settled")
+    assert made.keys == (KEYS.leases, b"lease", b"settled", KEYS.ready)
     assert made.args == ("a", "1.x")
     assert made.slot
 
@@ -22,7 +22,7 @@ def test_keys_and_arguments_are_sent_in_the_order_of_the_header() -> None:
 def test_an_optional_argument_is_sent_when_it_is_given() -> None:
     kept = {"done": b"done", "completed": b"log", "done_ttl_ms": 5, "completed_cap": 0}
     made = script("leased/ack", KEYS, **ACK, **kept)
-    assert made.keys[2:] == (b"settled", b"done", b"log")
+    assert made.keys[2:] == (b"settled", KEYS.ready, b"done", b"log")
     assert made.args[2:] == (5, 0)
 
 

@@ -281,3 +281,14 @@ def test_leases_of_groups_end_after_the_groups_are_removed(world: World, end: st
     getattr(stale, end)(lease)
     getattr(stale, end)(stale.adopt(adopted.id))
     assert queue.stats()[:4] == ((1 if end == "ack" else 3), 0, 0, 0)
+
+
+@pytest.mark.parametrize("config", [LeasedConfig(dedup=True), LeasedConfig(max_ready=9000), LeasedConfig()])
+def test_a_publisher_of_many_chunks_learns_of_groups_on_the_way(world: World, config: LeasedConfig) -> None:
+    queue, operator = world.queue(config=config), world.queue()
+    queue.publish("first")
+    configure(operator, "fair")
+    engine_of(queue).keys.layout = ""  # as if it had asked before
+    report = queue.publish_many(map(str, range(6500)), group="g")
+    assert report.accepted == 6500
+    assert sorted(drain(operator)) == sorted(["first", *map(str, range(6500))])
