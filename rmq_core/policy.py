@@ -209,12 +209,16 @@ class Groups:
 
     @classmethod
     def of(cls, text: str) -> Groups:
-        """Return the policy of a text; raise ValueError for another text."""
+        """Return the policy of a text. Raises ConfigurationError for another text."""
         found = _GROUPS.fullmatch(text)
         if not found:
-            raise ValueError(text)
+            raise ConfigurationError(f"groups must be fair, exclusive or concurrent and a number, not {text!r}")
         limit = int(found[2]) if found[2] else 1 if found[1] == "exclusive" else None
-        return cls(limit, json.loads(found[3]) if found[3] else {})
+        try:
+            weights = json.loads(found[3]) if found[3] else {}
+        except ValueError:
+            raise ConfigurationError(f'groups: write weights as JSON, as fair {{"gold": 5}}, not {found[3]}') from None
+        return cls(limit, weights)
 
 
 Groups.FAIR = Groups()

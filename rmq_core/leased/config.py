@@ -90,9 +90,8 @@ class LeasedConfig(PayloadLimits):
                 "overflow DROP_OLDEST cannot be combined with dedup: a dropped message could not be published again"
             )
         if self.groups is not None and not isinstance(self.groups, Groups):
-            raise ConfigurationError(
-                f"groups must be Groups(...), fair, exclusive or concurrent and a number, not {self.groups!r}"
-            )
+            Groups.of(str(self.groups))  # says what is wrong with the text of a setting
+            raise ConfigurationError(f"groups must be Groups(...), not {self.groups!r}")
         if self.groups is not None and self.overflow == Overflow.DROP_OLDEST:
             raise ConfigurationError("overflow DROP_OLDEST cannot be combined with groups: use raise or block")
         if self.durability is not None and not isinstance(self.durability, Durability):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmq_core import LeasedConfig, Match
-from rmq_core.errors import PayloadError
+from rmq_core.errors import ConfigurationError, PayloadError
 from rmq_core.messages import NewMessage
 from rmq_core.reports import GroupStats
 from tests.core.leased.groups import POLICIES, Groups
@@ -292,3 +292,21 @@ def test_a_publisher_of_many_chunks_learns_of_groups_on_the_way(world: World, co
     report = queue.publish_many(map(str, range(6500)), group="g")
     assert report.accepted == 6500
     assert sorted(drain(operator)) == sorted(["first", *map(str, range(6500))])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("first", "groups must be fair, exclusive or concurrent"),
+        ('fair {"x": 1000}', "groups.weights\\['x'\\] must be between 0.01 and 100"),
+        ("fair {x}", "write weights as JSON"),
+        ("concurrent 0", "groups.concurrent must be a whole number >= 1"),
+    ],
+)
+def test_a_wrong_policy_is_refused_and_nothing_is_changed(world: World, text: str, says: str) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with pytest.raises(ConfigurationError, match=says):
+        configure(queue, text)
+    assert queue.admin.settings().stored == {}
+    assert drain(queue) == ["x"]
