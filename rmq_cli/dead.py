@@ -35,7 +35,8 @@ def list_(queue: Queue, *, count: Count = 10, at: At) -> None:
         for message in found:
             emit(records.message_record(queue, message))
         return
-    show(records.MESSAGES, map(records.message_row, found), f"{queue} has no dead letters")
+    rows = map(records.message_row, found)
+    show(records.MESSAGES, rows, f"{queue} has no dead letters", optional=records.OPTIONAL)
 
 
 def reasons(queue: Queue, *, at: At) -> None:

@@ -136,7 +136,8 @@ def peek(queue: Queue, *, state: _State = State.READY, count: Count = 10, at: At
         for one in found:
             emit(record(queue, state, one))
         return
-    show(COLUMNS[state], [row(state, one) for one in found], f"nothing is {state} in {queue}")
+    rows = [row(state, one) for one in found]
+    show(COLUMNS[state], rows, f"nothing is {state} in {queue}", optional=records.OPTIONAL)
 
 
 def leases(queue: Queue, *, count: Count = 100, at: At) -> None:

@@ -15,7 +15,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from enum import IntEnum
 from types import TracebackType
@@ -90,13 +90,17 @@ def escape_what_is_missing() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def show(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """Print a table, or the text `empty` if there are no rows.
+def show(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str, *, optional: Collection[str] = ()
+) -> None:
+    """Print a table, or the text `empty` if there are no rows. Of `optional` columns, those with a value are shown.
 
     If even a table with its widest column folded is too wide for the terminal, print a block of lines for each row, so
     that a long id stays on one line and can be copied.
     """
     rows = list(rows)
+    kept = [at for at, name in enumerate(columns) if name not in optional or any(row[at] is not None for row in rows)]
+    columns, rows = [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
     listed = [[cell(value) for value in row] for row in rows]
     if not listed:
         say(empty)

@@ -66,6 +66,8 @@ STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases"
 _FIRST, _LAST = ("id", "age", "deliveries"), ("why", "payload")
 _OTHERS = tuple(field for field in MESSAGE_FIELDS if field.name not in {*_FIRST, "enqueued_at"})
 MESSAGES = (*_FIRST, *(field.name for field in _OTHERS), *_LAST)
+OPTIONAL = frozenset(field.name for field in _OTHERS if field.header)
+"""Columns of headers, which most messages lack."""
 REASONS = ("letters", "reason", "oldest", "newest", "example")
 LEASES = (
     "lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated", "first message",

@@ -156,7 +156,7 @@ def _show(queue: str, hits: list[Hit], *, as_json: bool) -> None:
             }
             emit(records.message_record(queue, hit.message) | about)
         return
-    show(COLUMNS, map(row, hits), f"no message of {queue} meets these conditions")
+    show(COLUMNS, map(row, hits), f"no message of {queue} meets these conditions", optional=records.OPTIONAL)
 
 
 def row(hit: Hit) -> tuple[object, ...]:
