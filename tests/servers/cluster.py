@@ -99,6 +99,8 @@ class Cluster:
             client.execute_command("CLUSTER MEET", "127.0.0.1", self.ports[0], self._buses[0])
             until(lambda: _replicates(client, master), START_S)
             until(lambda: client.info("replication").get("master_link_status") == "up", START_S)
+            # The others follow whoever has the latest epoch: with an old number it would claim its slots in vain.
+            until(lambda: _epoch(client) >= max(_epoch(each) for _, each in self._each()), START_S)
             how(node)
             client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
             until(lambda: client.info("replication")["role"] == "master", START_S)
@@ -140,6 +142,8 @@ class Cluster:
     def _introduce(self) -> None:
         with ExitStack() as open_clients:
             clients = [open_clients.enter_context(node.client(**self._login)) for node in self.nodes]
+            for number, client in enumerate(clients):  # equal epochs are settled later, perhaps during a fail-over
+                client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
             for number, client in enumerate(clients):
                 mine = slots_of(number)
                 client.execute_command("CLUSTER ADDSLOTSRANGE", mine[0], mine[-1])
@@ -179,6 +183,10 @@ def _serves(client: redis.Redis, slot: int) -> bool:
         first <= slot <= last and master[2] == mine
         for first, last, master, *_ in client.execute_command("CLUSTER SLOTS")
     )
+
+
+def _epoch(client: redis.Redis) -> int:
+    return int(client.cluster("INFO")["cluster_current_epoch"])
 
 
 def _linked(client: redis.Redis) -> set[str]:
