@@ -221,6 +221,13 @@ class Groups:
         return cls(limit, weights)
 
 
+def check_groups(value: object) -> None:
+    """Raise ConfigurationError unless this is a policy or None; it says what is wrong with a text."""
+    if value is not None and not isinstance(value, Groups):
+        Groups.of(str(value))
+        raise ConfigurationError(f"groups must be Groups(...), not {value!r}")
+
+
 Groups.FAIR = Groups()
 Groups.EXCLUSIVE = Groups(concurrent=1)
 

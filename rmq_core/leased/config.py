@@ -10,7 +10,18 @@ from typing import Any, NamedTuple
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
 from rmq_core.observe.journal import JournalLength
-from rmq_core.policy import STORED, Backoff, Durability, Groups, Overflow, check_all, milliseconds, seconds, whole
+from rmq_core.policy import (
+    STORED,
+    Backoff,
+    Durability,
+    Groups,
+    Overflow,
+    check_all,
+    check_groups,
+    milliseconds,
+    seconds,
+    whole,
+)
 from rmq_core.protocol import Capabilities
 
 DISCIPLINE = "leased"
@@ -89,9 +100,7 @@ class LeasedConfig(PayloadLimits):
             raise ConfigurationError(
                 "overflow DROP_OLDEST cannot be combined with dedup: a dropped message could not be published again"
             )
-        if self.groups is not None and not isinstance(self.groups, Groups):
-            Groups.of(str(self.groups))  # says what is wrong with the text of a setting
-            raise ConfigurationError(f"groups must be Groups(...), not {self.groups!r}")
+        check_groups(self.groups)
         if self.groups is not None and self.overflow == Overflow.DROP_OLDEST:
             raise ConfigurationError("overflow DROP_OLDEST cannot be combined with groups: use raise or block")
         if self.durability is not None and not isinstance(self.durability, Durability):
