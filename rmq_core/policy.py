@@ -180,9 +180,6 @@ class Groups:
     concurrent: int | None = None
     weights: Mapping[str, int | float] = field(default_factory=dict)
 
-    FAIR: ClassVar[Groups]
-    EXCLUSIVE: ClassVar[Groups]
-
     def __post_init__(self) -> None:
         if self.concurrent is not None:
             whole("groups.concurrent", self.concurrent, minimum=1)
@@ -222,14 +219,10 @@ class Groups:
 
 
 def check_groups(value: object) -> None:
-    """Raise ConfigurationError unless this is a policy or None; it says what is wrong with a text."""
+    """Raise ConfigurationError unless this is a policy or None; for a text, the error of `Groups.of` if it has one."""
     if value is not None and not isinstance(value, Groups):
         Groups.of(str(value))
         raise ConfigurationError(f"groups must be Groups(...), not {value!r}")
-
-
-Groups.FAIR = Groups()
-Groups.EXCLUSIVE = Groups(concurrent=1)
 
 
 STORED: Mapping[str, bool] = {"stored": True}

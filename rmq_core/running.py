@@ -114,7 +114,7 @@ def failure_logged(lease: Lease) -> Iterator[None]:
 
 
 _TURN_S = 1.0  # how long a waiting claim may go on after a stop
-_JOIN_S = 0.2  # how often the main thread looks for signals
+_JOIN_S = 0.2  # how long the main thread may handle a signal late
 PAUSE_S = 1.0  # after a call for which Redis was away throughout its retry budget
 _MINUTE_S = 60.0
 

@@ -1,8 +1,8 @@
 """One coroutine function as a blocking and an asyncio method (`Twin`), or as two such functions (`twins`).
 
-An operation on Redis alone is an exchange. A driver would take the errors of a user's function for those of Redis, so
-code that calls one is a coroutine: with asyncio it is awaited. In a blocking class nothing in it suspends, so `stepped`
-completes it in one step and needs no event loop.
+An operation that only sends requests to Redis is an exchange. Code that calls a function of a user is a coroutine
+instead, because a driver would take the errors of that function for those of Redis. With asyncio it is awaited. In a
+blocking class nothing in it suspends, so `stepped` completes it in one step, without an event loop.
 """
 
 from __future__ import annotations

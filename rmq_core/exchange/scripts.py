@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from rmq_core.envelope.codec import nonce, process
 from rmq_core.errors import FormatMismatch, RedisMessageQueueError, WrongKeyType
@@ -26,8 +26,9 @@ from rmq_core.exchange.loading import Parameter, Script, load
 def script(name: str, keys: Laid | None = None, settings: Any = None, /, **given: Any) -> Call:
     """Return a call of a script. Parameters are passed by the names that the script's header declares.
 
-    A key that is not passed is read from the attribute of `keys` with the same name, an argument from the field of
-    `settings`, a NamedTuple. Optional parameters may be omitted from the end. A list parameter takes any sequence.
+    A parameter that is not passed is read from `keys`: from the attribute with its name, or from a key that is passed
+    (see `Keys.derived`). Other arguments are read from the fields of `settings`, a NamedTuple. Optional parameters may
+    be omitted from the end. A list parameter takes any sequence.
     Raises TypeError for a missing or unknown parameter and names it.
     """
     layout = "" if keys is None else keys.layout
@@ -41,22 +42,20 @@ _Arrange: TypeAlias = Callable[[object, object, Mapping[str, Any]], Call]
 _ARRANGED: dict[tuple[str, ...], _Arrange] = {}
 
 
-def _arrange(found: Script, keys: object, settings: Any, given: Mapping[str, Any]) -> _Arrange:
+def _arrange(found: Script, keys: Laid | None, settings: Any, given: Mapping[str, Any]) -> _Arrange:
     """Build the function that puts the parameters in order, for all calls that pass the same names."""
     keys_of, args_of = found.own
     if unknown := given.keys() - {parameter.name for parameter in (*keys_of, *args_of)}:
         message = f"{found.name} has no parameter {', '.join(sorted(unknown))}"
         raise TypeError(message)
-    attributes = {parameter.name for parameter in keys_of if isinstance(getattr(keys, parameter.name, None), bytes)}
-    named = {name: f"keys.{name}" for name in attributes}
-    if "lease" in given and hasattr(keys, "holds_of"):
-        named["group_holds"] = "keys.holds_of(given['lease'])"
-        named["ended_holds"] = f"keys.holds_of(given[{'acked_lease' if 'acked_lease' in given else 'lease'!r}])"
-    from_settings = {} if settings is None else {name: f"settings.{name}" for name in settings._fields}
-    from_settings |= {"channel": "keys.channel"} if hasattr(keys, "channel") else {}
+    names = [parameter.name for parameter in (*keys_of, *args_of)]
+    known = {} if settings is None else {name: f"settings.{name}" for name in settings._fields}
+    known |= {name: f"keys.{name}" for name in names if isinstance(getattr(keys, name, None), bytes)}
+    for name, (method, sources) in () if keys is None else keys.derived.items():
+        if passed := [source for source in sources if source in given]:
+            known[name] = f"keys.{method}(given[{passed[0]!r}])"
     ordered = [
-        "".join(f"{value}, " for value in _expressions(found, some, given, known))
-        for some, known in ((keys_of, named), (args_of, from_settings))
+        "".join(f"{value}, " for value in _expressions(found, some, given, known)) for some in (keys_of, args_of)
     ]
     # Generated as source code, as namedtuple does, for speed: it runs at every call.
     code = f"lambda keys, settings, given: Call(script, ({ordered[0]}), ({ordered[1]}), None, None, keys)"
@@ -84,11 +83,16 @@ def _expressions(
             raise TypeError(message)
 
 
-class Laid(Protocol):
-    """The keys of a queue, and the layout that its client knows of; see `loading`."""
+class Laid:
+    """The keys of a queue, and the layout that its client knows of; see `loading`.
 
-    @property
-    def layout(self) -> str: ...
+    layouts: those that the queue may have. derived: keys of a script that follow from another one: by name, the method,
+    and the names of that other one, best first.
+    """
+
+    layout: str = ""
+    layouts: ClassVar[tuple[str, ...]] = ("",)
+    derived: ClassVar[Mapping[str, tuple[str, Sequence[str]]]] = {}
 
 
 class Slot:

@@ -44,9 +44,11 @@ Other disciplines document their keys in `state.py` of their packages.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from rmq_core.errors import ConfigurationError
+from rmq_core.exchange.scripts import Laid
 
 QUEUES = b"rmq:queues"
 UNHELD = ("ready", "isolated", "delayed", "dead", "completed", "failed")
@@ -70,14 +72,11 @@ def check_name(parameter: str, name: str) -> str:
     return name
 
 
-class Keys:
+class Keys(Laid):
     """The keys of a queue. Each annotation of a subclass is one of them: the prefix and its own name."""
 
     name: str
     prefix: bytes
-    layout: str = ""
-    """How the queue's waiting messages are stored, as far as this client knows; see `exchange.loading`."""
-    layouts: ClassVar[tuple[str, ...]] = ("",)
     _pattern: ClassVar[str]
 
     def __init_subclass__(cls, prefix: str) -> None:
@@ -127,6 +126,9 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     resting: bytes
     held_before: bytes
     layouts = ("", "grouped")
+    derived = MappingProxyType(
+        {"group_holds": ("holds_of", ("lease",)), "ended_holds": ("holds_of", ("acked_lease", "lease"))}
+    )
 
     def of(self, place: str) -> bytes:
         """Return the key of that name, for a place that a caller chose."""

@@ -15,7 +15,7 @@ if not done and head and string.sub(head, 1, #whole) == whole then
   acked = 'acked ' .. redis.call('LLEN', lease) - 1
   redis.call('ZREM', leases, lease_id)
   redis.call('UNLINK', lease)
-  if ended_quickly() then return remember(acked) end
+  if not ended_quickly or ended_quickly() then return remember(acked) end
 end
 -- include: ended
 if acked then

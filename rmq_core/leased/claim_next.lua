@@ -29,7 +29,7 @@ if plain then
   redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
   redis.call('ZREM', leases, acked_id)
   redis.call('UNLINK', acked_lease)
-  ended()
+  if ended then ended() end
   if in_groups then waiting = claimable_at(now) end
   if waiting == 0 then return {remember('empty ' .. acked), late, {}} end
 end

@@ -127,7 +127,7 @@ def _ack_and_claim(
         "leased/claim_next", keys, engine.settings, lease=keys.lease(request.id), acked_lease=keys.lease(ack.id),
         settled=keys.settled(ack.id), done=keys.done(ack.id), lease_id=request.id, acked_id=ack.id, nonce=request.nonce,
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, token=token_of(ack),
-        done_ttl_ms=engine.config.settled_ttl_ms if ack.named else 0, channel=keys.channel,
+        done_ttl_ms=engine.config.settled_ttl_ms if ack.named else 0,
     )  # fmt: skip
     durable = engine.config.durability is not None
     call = confirming(engine, call) if durable else _reading(engine, request, call)
@@ -338,7 +338,7 @@ def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int)
         call = script(
             "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id,
             nonce=request.nonce, lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
-            wait_ms=wait_ms, wait_end=until, channel=keys.channel,
+            wait_ms=wait_ms, wait_end=until,
         )  # fmt: skip
         return _reading(engine, request, call)
     known = {"settled": keys.settled(request.id)}
@@ -347,7 +347,7 @@ def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int)
     return script(
         "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
-        wait_ms=wait_ms, wait_end=until, channel=keys.channel, **known,
+        wait_ms=wait_ms, wait_end=until, **known,
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def _store(engine: LeasedEngine, policy: Groups) -> Exchange[None]:
 
 
 def _ungroup(engine: LeasedEngine) -> Exchange[None]:
-    yield from _store(engine, Groups.FAIR)  # so no lease comes to hold a group any more
+    yield from _store(engine, Groups())  # so no lease comes to hold a group any more
     keys, publication, stage = engine.keys, new_id(), new_id()
     for name in map(text_of, (yield Command(("ZRANGE", keys.leases, 0, -1)))):
         if not name.startswith(PUBLICATION.decode()):

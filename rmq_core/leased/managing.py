@@ -86,9 +86,7 @@ def redrive_where(engine: LeasedEngine, where: Match, changes: Changes) -> Excha
     keys = engine.keys
 
     def change(some: Some) -> Call:
-        return script(
-            "leased/redrive_chosen", keys, channel=keys.channel, first=some.first, last=some.last, letters=some.entries
-        )
+        return script("leased/redrive_chosen", keys, first=some.first, last=some.last, letters=some.entries)
 
     return (yield from change_chosen(Place(keys.dead, "right"), tested(engine, where), change, changes))
 
@@ -208,7 +206,7 @@ def redrive(
         if where is not None:
             yield from redrive_where(engine, where, changes)
         else:
-            yield from redrive_all(partial(script, "leased/redrive", engine.keys, channel=engine.keys.channel), changes)
+            yield from redrive_all(partial(script, "leased/redrive", engine.keys), changes)
     finally:
         engine.state(Operation.REDRIVE, changes.changed)
         engine.state(Act.REDRIVE, changes.changed)
@@ -226,7 +224,7 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
     chosen = list(reversed(found.values()))  # the oldest must be claimed first
     for lo in range(0, len(chosen), _CHOSEN):
         some = chosen[lo : lo + _CHOSEN]
-        reply = yield script("leased/redrive_some", keys, channel=keys.channel, letters=some)
+        reply = yield script("leased/redrive_some", keys, letters=some)
         moved += number_after(b"redriven ", reply)
     engine.state(Operation.REDRIVE, moved)
     # others may redrive at the same time
@@ -403,7 +401,7 @@ def checked_id(message_id: str) -> str:
 
 
 def _pause(engine: LeasedEngine, on: str) -> Call:
-    return script("leased/pause", engine.keys, paused=on, channel=engine.keys.channel)
+    return script("leased/pause", engine.keys, paused=on)
 
 
 def expire_lease(
@@ -428,7 +426,7 @@ def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
     found = yield from find(engine, keys.delayed, wanted)
     if not found:
         return False
-    reply = yield script("leased/run_now", keys, channel=keys.channel, message=found[message_id])
+    reply = yield script("leased/run_now", keys, message=found[message_id])
     moved = number_after(b"ready ", reply)
     engine.state(Act.RUN_NOW, moved, ids=[message_id])
     return bool(moved)
@@ -462,7 +460,7 @@ def edit(
     body = codec.body(own.id, kind, data, own.headers if named is None else named)
     what = " and ".join(part for part, given in (("payload", payload), ("headers", headers)) if given is not None)
     reply = yield script(
-        "leased/redrive_edited", keys, channel=keys.channel, letter=found[message_id], new_body=body, owner=who,
+        "leased/redrive_edited", keys, letter=found[message_id], new_body=body, owner=who,
         reason=one_line(what),
     )  # fmt: skip
     moved = number_after(b"redriven ", reply)

@@ -477,9 +477,8 @@ def _call(engine: LeasedEngine, chunk: Chunk) -> Call:
     keys, digests = engine.keys, chunk.digests
     call = script(
         "leased/publish", keys, engine.settings, markers=[keys.dedup(digest) for digest in digests],
-        channel=keys.channel, delay_ms=chunk.delay_ms,
-        nonce=int(nonce()[:13], 16) if digests else 0, window_ms=engine.dedup_window_ms if digests else 0,
-        count=len(chunk.ids), stamp_ms=chunk.stamp_ms, messages=chunk.bodies,
+        delay_ms=chunk.delay_ms, nonce=int(nonce()[:13], 16) if digests else 0, count=len(chunk.ids),
+        window_ms=engine.dedup_window_ms if digests else 0, stamp_ms=chunk.stamp_ms, messages=chunk.bodies,
     )  # fmt: skip
     return confirming(engine, call)
 
@@ -490,7 +489,7 @@ def _append(engine: LeasedEngine, chunk: Chunk, clock: ServerClock) -> Call | No
     if appended is None:
         return None
     call = script(
-        "leased/accept", engine.keys, engine.settings, channel=engine.keys.channel, count=len(chunk.ids),
+        "leased/accept", engine.keys, engine.settings, count=len(chunk.ids),
         stamp_ms=chunk.stamp_ms,
     )  # fmt: skip
     return confirming(engine, call._replace(appended=appended))
@@ -695,6 +694,6 @@ def _move(
     return script(
         "leased/unstage", keys, staged=record, stage=keys.stage(stage_id),
         markers=[keys.dedup(bytes.fromhex(digest.decode())) for digest in digests if digest != b"-"],
-        publication=member, element=element, channel=keys.channel, peace_ms=PEACE_MS, nonce=int(nonce()[:13], 16),
+        publication=member, element=element, peace_ms=PEACE_MS, nonce=int(nonce()[:13], 16),
         window_ms=engine.dedup_window_ms, count=left, most=len(digests) or _MOVED,
     )  # fmt: skip

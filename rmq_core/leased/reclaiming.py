@@ -30,7 +30,7 @@ def reclaim_lease(
     while True:
         reply = yield script(
             "leased/reclaim", keys, engine.settings, lease=keys.lease(lease_id), settled=keys.settled(lease_id),
-            lease_id=lease_id, token=token, nonce=nonce(), channel=keys.channel, reason=reason,
+            lease_id=lease_id, token=token, nonce=nonce(), reason=reason,
             if_used_up=when, **required,
         )  # fmt: skip
         words = without_trimmed(engine, reply).decode().split(" ")

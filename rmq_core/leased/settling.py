@@ -124,7 +124,6 @@ def give_back(
     call = script(
         "leased/give_back", keys, engine.settings, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
         lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays, reason=one_line(reason),
-        channel=keys.channel,
     )  # fmt: skip
     with lease.state:
         settled = dead = 0
@@ -196,7 +195,7 @@ def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], del
     call = script(
         "leased/settle_some", keys, engine.settings, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
         done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays, reason=reason,
-        done_ttl_ms=engine.config.settled_ttl_ms if lease.named else 0, channel=keys.channel,
+        done_ttl_ms=engine.config.settled_ttl_ms if lease.named else 0,
         holds=0 if lease.state.joined else 1, indexes=indexes,
     )  # fmt: skip
     return confirming(engine, call) if verb == "ack" else call

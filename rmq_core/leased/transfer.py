@@ -65,7 +65,7 @@ def import_chunk(
     keys = engine.keys
     call = script(
         "leased/import", keys, engine.settings, progress=progress_key(engine, name), before=before, after=after,
-        keep_ms=KEEP_MS, state=entries[0].state if entries else "ready", channel=keys.channel,
+        keep_ms=KEEP_MS, state=entries[0].state if entries else "ready",
         least_fence=max((entry.group for entry in entries), default=0) // 2 + 1,
         messages=[value for entry in entries for value in entry.args],
     )  # fmt: skip

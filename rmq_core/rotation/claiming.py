@@ -71,7 +71,7 @@ def _pop(engine: RotationEngine, most: int, wait_ms: int) -> Exchange[Popped | N
     while True:
         call = script(
             "rotation/pop", keys, timeout_s=engine.config.timeout_s, max_messages=most, most=left, waiter=waiter,
-            wait_ms=wait_ms, wait_end=until, channel=keys.channel,
+            wait_ms=wait_ms, wait_end=until,
         )  # fmt: skip
         reply = yield Wait(keys.wake, block, call) if block else call
         words = reply.split(b" ", 5)

@@ -65,7 +65,7 @@ def _id(engine: RotationEngine, payload: Payload) -> bytes:
 
 
 def _push(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[list[str]]:
-    reply = yield script("rotation/push", engine.keys, channel=engine.keys.channel, entries=[*map(new_entry, ids)])
+    reply = yield script("rotation/push", engine.keys, entries=[*map(new_entry, ids)])
     if not reply.startswith(b"pushed"):
         raise ScriptFailed(f"push got {reply.decode()!r}")
     return [*map(id_text, ids)]

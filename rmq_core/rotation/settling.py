@@ -104,7 +104,7 @@ def _give_back(engine: RotationEngine, lease: Lease, messages: Some | None) -> E
 def _returning(engine: RotationEngine, lease: Lease, places: Sequence[int], *, whole: bool) -> Call:
     keys, ids, stamp = engine.keys, _ids(lease), token_of(lease)
     entries = [entry for place in places for entry in (stamped_entry(ids[place], stamp), new_entry(ids[place]))]
-    return script("rotation/give_back", keys, channel=keys.channel, scope="whole" if whole else "some", entries=entries)
+    return script("rotation/give_back", keys, scope="whole" if whole else "some", entries=entries)
 
 
 def _ids(lease: Lease) -> list[bytes]:

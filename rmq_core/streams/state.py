@@ -22,7 +22,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import new_id
@@ -30,6 +30,7 @@ from rmq_core.envelope.payloads import encode_payload
 from rmq_core.errors import ConfigurationError, PayloadError, QueueError, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import OnEvent
 from rmq_core.exchange import text_of
+from rmq_core.exchange.scripts import Laid
 from rmq_core.kernel.keys import check_name
 from rmq_core.observe.fact import Observer, Sink, emitting
 from rmq_core.policy import whole
@@ -46,11 +47,9 @@ def stream_of(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamKeys:
+class StreamKeys(Laid):
     """The keys of one stream; its other keys begin with `prefix`."""
 
-    layout: ClassVar[str] = ""
-    layouts: ClassVar[tuple[str, ...]] = ("",)
     key: str
     prefix: bytes = field(init=False)
     stream: bytes = field(init=False)

@@ -99,7 +99,7 @@ class Cluster:
             client.execute_command("CLUSTER MEET", "127.0.0.1", self.ports[0], self._buses[0])
             until(lambda: _replicates(client, master), START_S)
             until(lambda: client.info("replication").get("master_link_status") == "up", START_S)
-            # The others follow whoever has the latest epoch: with an old number it would claim its slots in vain.
+            # The other nodes accept a fail-over only with a higher epoch than they know.
             until(lambda: _epoch(client) >= max(_epoch(each) for _, each in self._each()), START_S)
             how(node)
             client.execute_command("CLUSTER FAILOVER", "TAKEOVER")

@@ -1,4 +1,5 @@
 -- Starts a lease of one ready message; k and o as in grant.
+-- include: claimed
 -- include: grant
 -- include: take
 local function hold_one(k, o, now)

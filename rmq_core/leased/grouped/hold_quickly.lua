@@ -1,6 +1,7 @@
 -- Starts a lease of one message of the group in front, if it has no priority, no group is isolated or due, and none has a weight. It needs none
 -- of the functions in ready.lua, whose definition would take as long.
 -- KEYS: ready  groups  grouped  turns  suspects  resting  held_before  group_holds
+-- include: claimed
 -- include: grant
 local function hold_quickly(k, o, now)
   local policy = redis.call('GET', ready)

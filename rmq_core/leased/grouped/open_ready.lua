@@ -1,4 +1,5 @@
 -- Starts a lease of one or more ready messages; k and o as in hold, and o.max: how many messages at most.
+-- include: claimed
 -- include: hold
 local function open_ready(k, o, now, _)
   o.mark = '.g'

@@ -1,2 +1,2 @@
--- Called when a lease has ended, whose keys are deleted. In another layout, this lets others have what the lease held.
-local function ended() end
+-- In another layout, ended() is called when a lease has ended, whose keys are deleted, and lets others have what it held.
+local ended

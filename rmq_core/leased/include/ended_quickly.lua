@@ -1,2 +1,2 @@
--- Called when a lease has ended, whose keys are deleted; returns whether nothing else is to be done, by ended().
-local function ended_quickly() return true end
+-- In another layout, ended_quickly() is called like ended(), and returns whether nothing else is to be done.
+local ended_quickly

@@ -19,7 +19,7 @@ local function finish(k, head, now, done_ttl_ms, completed_cap)
     redis.call('LTRIM', k.completed, 0, completed_cap - 1)
   end
   redis.call('UNLINK', k.lease, k.settled)
-  ended()
+  if ended then ended() end
   if done_ttl_ms > 0 then
     local returned = head.state ~= 'n' and math.min(head.returned, settled) or 0 -- n: see failure.lua
     redis.call('SET', k.done, count - returned .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl_ms)

@@ -94,7 +94,7 @@ local function give_back(keys, k, how)
   if size == 0 then
     redis.call('ZREM', keys.leases, keys.id)
     redis.call('UNLINK', keys.lease, keys.settled)
-    ended()
+    if ended then ended() end
   end
   return back, ids, size
 end

@@ -1,4 +1,4 @@
--- Parts of a lease that is granted: its deadline, its token and the reply. k: keys by name; o: id, nonce, lease_ms ('inf':
+-- Parts of a lease that is granted: its deadline and its token. k: keys by name; o: id, nonce, lease_ms ('inf':
 -- never reclaimed), owner, mark ('.g' where the lease may hold groups, see check_layout).
 local function deadline_of(o, now)
   if o.lease_ms == 'inf' then return '+inf' end
@@ -11,7 +11,4 @@ local function next_token(k, o)
     fence = redis.call('INCR', k.fence)
   end
   return fence .. (o.mark or '.') .. o.nonce
-end
-local function claimed(token, deadline, taken, limit, failures, most)
-  return 'claimed ' .. token .. ' ' .. deadline .. ' ' .. taken .. ' ' .. limit .. ' ' .. failures .. ' ' .. most
 end

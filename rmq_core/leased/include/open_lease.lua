@@ -1,5 +1,6 @@
 -- Starts a lease of ready messages, or of a part of the isolated group that failed first; k and o as in open_ready. The
 -- part is never larger than one reply can hold.
+-- include: claimed
 -- include: ready
 -- include: notify
 -- include: timer

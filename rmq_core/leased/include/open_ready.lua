@@ -1,5 +1,6 @@
 -- Starts a lease of one or more ready messages, of which there are `ready`; k and o as in hold, and o.max: how many
 -- messages at most.
+-- include: claimed
 -- include: hold
 -- include: take
 -- Returns whether a list has at most 8 MiB; false too if the user may not call this command. It reports too little where

@@ -2,6 +2,6 @@
 -- open_ready, take, promote, next_due, oldest, entries, chosen and ended.
 -- How many messages a claim may get now, and how many wait in all.
 local function claimable_at(_) return redis.call('LLEN', ready) end
-local function size_of() return redis.call('LLEN', ready) end
+local size_of = claimable_at
 local in_groups = false
 local function append(...) return redis.call('RPUSH', ready, ...) end
