@@ -31,6 +31,7 @@ class NewMessage(NamedTuple):
 
     id: replaces the generated one; up to 512 characters without spaces. RMQ does not check that it is unique.
     delay: seconds or timedelta. dedup_key: replaces the key of the queue or of the call. group, priority: see `Groups`.
+    publication: see `publish`.
     """
 
     payload: Payload
@@ -40,6 +41,7 @@ class NewMessage(NamedTuple):
     dedup_key: str | bytes | None = None
     group: str | None = None
     priority: int | None = None
+    publication: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

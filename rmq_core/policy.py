@@ -144,16 +144,16 @@ class Durability:
 
 _MOST_WEIGHTS = 1000
 _GROUP_LENGTH = 200
-GROUP_HEADER, PRIORITY_HEADER = "rmq-group", "rmq-priority"
+GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER = "rmq-group", "rmq-priority", "rmq-publication"
 _GROUPS = re.compile(r"(?:(fair|exclusive)|concurrent (\d+))(?: (\{.*\}))?")
 
 
-def checked_group(name: str) -> str:
+def checked_group(name: str, parameter: str = "group") -> str:
     """Return the name of a group: 1 to 200 printable characters without `"` and backslash, for scripts read it."""
     if not isinstance(name, str) or not 0 < len(name) <= _GROUP_LENGTH or not name.isprintable():
-        raise PayloadError(f"group must be a text of 1 to {_GROUP_LENGTH} printable characters, not {name!r}")
+        raise PayloadError(f"{parameter} must be a text of 1 to {_GROUP_LENGTH} printable characters, not {name!r}")
     if '"' in name or "\\" in name:
-        raise PayloadError(f'group {name!r} must not hold " or a backslash')
+        raise PayloadError(f'{parameter} {name!r} must not hold " or a backslash')
     return name
 
 

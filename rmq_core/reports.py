@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope.codec import Message
 from rmq_core.messages import IsolatedGroup, Isolation
-from rmq_core.policy import as_text, shown
+from rmq_core.policy import as_text, moment, shown
 
 
 class Published(NamedTuple):
@@ -212,6 +212,40 @@ class GroupStats(NamedTuple):
     ready: bool
     isolated: bool
     until: datetime | None
+
+
+class Publication(NamedTuple):
+    """The messages that were published under one name. messages: how many there are of them in all.
+
+    waiting: ready and delayed ones. removed: those that an operator purged or cancelled. publishers: how many still
+    add messages. ended: when all was done, None before. It ends again if messages are added later, or redriven.
+    """
+
+    name: str
+    messages: int
+    waiting: int
+    leased: int
+    acked: int
+    dead: int
+    removed: int
+    publishers: int
+    ended: datetime | None
+
+    @property
+    def done(self) -> bool:
+        """Whether each message is acked, dead or removed, and none will be added."""
+        return self.ended is not None
+
+    @classmethod
+    def of(cls, name: str, stored: str, now_ms: int) -> Publication:
+        """Return the counts that scripts store; see `leased/grouped/publications.lua`."""
+        numbers = [int(number) for number in stored.split()] or [0] * 8
+        total, waiting, leased, dead, removed, publishers, until_ms, ended_ms = numbers
+        if stored and publishers and until_ms <= now_ms:  # they are gone, and nobody has noticed yet
+            publishers, ended_ms = 0, 0 if waiting + leased else until_ms
+        acked = total - waiting - leased - dead - removed
+        ended = moment(ended_ms) if ended_ms else None
+        return cls(name, total, waiting, leased, acked, dead, removed, publishers, ended)
 
 
 class QueueSettings(NamedTuple):

@@ -56,7 +56,7 @@ def apply(engine: Any, before: bytes, after: Mapping[str, Any]) -> Exchange[bool
 
     A setting whose change needs a step of its own on the server takes that step here.
     """
-    yield from engine.change(after)
+    yield from engine.change(_object(before), after)
     text = json.dumps(after, sort_keys=True, separators=(",", ":")) if after else ""
     reply = yield script("kernel/configure", engine.keys, before=before, after=text)
     if reply not in {b"stored", b"changed"}:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 from rmq_core.envelope.payloads import decode_payload
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
-from rmq_core.policy import GROUP_HEADER, PRIORITY_HEADER
+from rmq_core.policy import GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER
 
 Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
 
@@ -205,6 +205,7 @@ class HeaderFields:
     __slots__ = ()
     group = MessageField.of_header("group", GROUP_HEADER)
     priority = MessageField.of_header("priority", PRIORITY_HEADER)
+    publication = MessageField.of_header("publication", PUBLICATION_HEADER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returne
 rmq:{q}:settled:<id> bitmap  indexes settled one by one
 rmq:{q}:done:<id>    string  record that a lease with a caller-chosen id was acked whole; expires
 rmq:{q}:consumer:<c> hash    current holder of a consumer's name: run, stream, until (ms), finished, before; expires
-rmq:{q}:holds:<id>   hash    group that a lease holds -> where its messages begin, in the lease and in the group
+rmq:{q}:holds:<id>   hash    group that a lease holds -> where its messages begin, in the lease and in the group;
+                             byte 1 and a publication -> how many unsettled messages of it the lease has
 rmq:{q}:format       string  "2 <version of RMQ that it needs>", only where messages wait in groups
 rmq:{q}:groups       hash    group -> its record; only in a queue of format 2, as the next five
 rmq:{q}:grouped      hash    group, NUL, number -> envelope
@@ -16,6 +17,9 @@ rmq:{q}:turns        zset    groups that may be claimed -> virtual time of their
 rmq:{q}:suspects     zset    groups whose next message is isolated, in the same way
 rmq:{q}:resting      zset    other groups with messages -> ms, when they may be claimed; +inf when a lease has to end
 rmq:{q}:held_before  set     leases from before the limit of groups, until the last of them has ended
+rmq:{q}:publications hash    publication -> how many of its messages wait, are leased, ..., in a queue of format 2
+rmq:{q}:watchers     zset    who waits for the end of a publication -> ms, when that expires
+rmq:{q}:finished     list    tokens that wake them; expires
 rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, any other use adds two
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
@@ -125,6 +129,9 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     suspects: bytes
     resting: bytes
     held_before: bytes
+    publications: bytes
+    watchers: bytes
+    finished: bytes
     layouts = ("", "grouped")
     derived = MappingProxyType(
         {"group_holds": ("holds_of", ("lease",)), "ended_holds": ("holds_of", ("acked_lease", "lease"))}

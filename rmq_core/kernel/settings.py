@@ -57,9 +57,9 @@ class Following:
         self.differs, self.look_at, self.say_at = "", -inf, inf
         self.use(config)
 
-    def change(self, stored: Mapping[str, Any]) -> Exchange[None]:
+    def change(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Exchange[None]:
         """Do what a change to these settings needs besides storing them; the discipline overrides this."""
-        del stored
+        del before, after
         yield from ()
 
     def use(self, config: Any) -> None:

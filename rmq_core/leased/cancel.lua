@@ -8,12 +8,10 @@
 local earlier = replay()
 if earlier then return earlier end
 -- include: envelope
--- include: entries
+-- include: drop_entry
 local now, removed, free = clock(), 0, {}
 for i = 1, #messages do
-  local gone
-  if kind == 'zset' then gone = redis.call('ZREM', key, messages[i])
-  else gone = drop_entry(key, messages[i], kind == 'newest') end
+  local gone = drop_entry(key, messages[i], kind)
   removed = removed + gone
   local published = enqueued(messages[i])
   -- The key of a message older than the window has expired: if it exists, it belongs to another message.

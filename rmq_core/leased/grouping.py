@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
+from typing import Any
 
 from rmq_core.envelope.codec import new_id
+from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Command, Exchange, number_after, text_of
 from rmq_core.exchange.scripts import format_key, script
 from rmq_core.kernel.registry import ready
@@ -17,7 +19,7 @@ from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.publishing import PEACE_MS, PUBLICATION, finish
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import Groups, moment, whole
-from rmq_core.reports import GroupStats
+from rmq_core.reports import GroupStats, Publication
 
 _FORMAT = 2
 _SCANS, _A_PAGE = 100, 1000
@@ -32,12 +34,17 @@ def groups(engine: LeasedEngine, count: int = 20) -> Exchange[list[GroupStats]]:
     most, found, cursor = whole("count", count, minimum=1), list[GroupStats](), 0
     for _ in range(_SCANS):
         cursor, page = yield Command(("HSCAN", engine.keys.groups, cursor, "COUNT", _A_PAGE))
-        fields = page if isinstance(page, dict) else dict(zip(page[::2], page[1::2], strict=True))
-        found += [_group(text_of(name), text_of(record)) for name, record in fields.items() if text_of(name) != "\0"]
+        found += [_group(name, record) for name, record in _pairs(page).items() if name != "\0"]
         found = sorted(found, key=lambda each: (-each.waiting, -each.leases, each.name))[:most]
         if int(cursor) == 0:
             break
     return found
+
+
+def _pairs(reply: Any) -> dict[str, str]:
+    """Return the fields of a hash, of which a client of RESP3 makes a dict."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {text_of(name): text_of(value) for name, value in pairs}
 
 
 def _group(name: str, record: str) -> GroupStats:
@@ -62,8 +69,10 @@ def set_groups(engine: LeasedEngine, policy: Groups | None) -> Exchange[None]:
     Limited groups have no lines for priorities and isolated messages; so a queue comes from groups without limit to
     groups with one, and back, by way of one line.
     """
+    present = yield from _present(engine)  # not what this client knows: another one may have changed it just now
+    if present == policy:
+        return
     yield from ready(engine, DISCIPLINE)
-    present = yield from _present(engine)
     if present and (policy is None or (present.concurrent is None) != (policy.concurrent is None)):
         yield from _ungroup(engine)
     if policy:
@@ -92,6 +101,9 @@ def _store(engine: LeasedEngine, policy: Groups) -> Exchange[None]:
 
 
 def _ungroup(engine: LeasedEngine) -> Exchange[None]:
+    for name, stored in _pairs((yield Command(("HGETALL", engine.keys.publications)))).items():
+        if not Publication.of(name, stored, 0).done:
+            raise _uncounted(name)
     yield from _store(engine, Groups())  # so no lease comes to hold a group any more
     keys, publication, stage = engine.keys, new_id(), new_id()
     for name in map(text_of, (yield Command(("ZRANGE", keys.leases, 0, -1)))):
@@ -99,9 +111,21 @@ def _ungroup(engine: LeasedEngine) -> Exchange[None]:
             yield script("leased/let_go", keys, ended_holds=keys.holds_of(keys.lease(name)), lease_id=name)
     call = script(
         "leased/ungroup", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
-        stage=keys.stage(stage), publication=PUBLICATION + publication.encode(), element=f"0 1 {stage}",
+        stage=keys.stage(stage), publication=PUBLICATION + publication.encode(), element=f"0 2 {stage}",
         peace_ms=PEACE_MS,
     )  # fmt: skip
-    while number_after(b"moved ", (yield call)):
-        pass
+    while True:
+        reply = yield call
+        if reply.startswith(b"counted "):
+            yield from finish(engine, PUBLICATION.decode() + publication)
+            raise _uncounted(text_of(reply)[8:])
+        if not number_after(b"moved ", reply):
+            break
     keys.layout = ""
+
+
+def _uncounted(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"groups: publication {name!r} has not ended, and would not be counted any more; wait for its end, or purge its"
+        " messages"
+    )

@@ -11,6 +11,7 @@ local earlier = replay()
 if earlier then return earlier end
 -- include: imported
 -- include: ready
+-- include: arrived
 -- include: notify
 -- include: timer
 -- include: set_delayed
@@ -24,13 +25,20 @@ if waits and max_ready > 0 and count > 0 and size + count > max_ready then retur
 redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
 local due
 if count == 0 then -- only the progress changes
-elseif state == 'ready' then append(unpack(messages))
+elseif state == 'ready' then
+  append(unpack(messages))
+  if arrived then arrived(messages) end
 elseif state == 'dead' then redis.call('LPUSH', dead, unpack(messages))
 else
   for i = 1, #messages, 2 do
     local score = tonumber(messages[i])
     set_delayed(delayed, score, messages[i + 1])
     due = math.min(due or score, score)
+  end
+  if arrived then
+    local added = {}
+    for i = 2, #messages, 2 do added[#added + 1] = messages[i] end
+    arrived(added)
   end
   local present = tonumber(redis.call('GET', fence) or 0)
   if present < least_fence then redis.call('SET', fence, string.format('%.0f', least_fence)) end

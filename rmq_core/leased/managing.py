@@ -259,10 +259,8 @@ def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
     if target in _WAITING and deduplicates(engine):
         return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
-    if target == "ready":
-        call = script("leased/purge", engine.keys, key=key, delayed=engine.keys.delayed, kind="ready")
-    else:
-        call = script("leased/purge", key=key, kind=kind)
+    more = {"delayed": engine.keys.delayed} if target == "ready" else {}
+    call = script("leased/purge", engine.keys, key=key, kind="ready" if more else kind, **more)
     return number_after(b"removed ", (yield call))
 
 

@@ -21,6 +21,7 @@ if #messages == 1 and #markers == 0 and delay_ms == '0' and stamp_ms == '0' and 
   return remember('accepted 0')
 end
 -- include: ready
+-- include: arrived
 -- include: stamp
 -- include: notify
 delay_ms, max_ready, count = tonumber(delay_ms), tonumber(max_ready), tonumber(count)
@@ -75,6 +76,7 @@ if dropped > 0 then -- after the messages are stored: a full server refuses that
   if apart > 0 then redis.call('ZREMRANGEBYRANK', delayed, isolated - apart, isolated - 1) end
   if dropped > apart then redis.call('LPOP', ready, dropped - apart) end
 end
+if arrived then arrived(fresh) end
 for i = 1, #unmarked do redis.call('SET', unmarked[i], nonce, 'PX', window_ms) end
 local stamp = count > 1 and ' @' .. now or ''
 return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or '') .. stamp)

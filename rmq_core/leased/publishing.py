@@ -35,11 +35,13 @@ from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
+from rmq_core.leased.publications import counting, opened, refuse_uncounted
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import (
     GROUP_HEADER,
     PRIORITY_HEADER,
+    PUBLICATION_HEADER,
     Overflow,
     checked_group,
     checked_priority,
@@ -80,20 +82,34 @@ _PUBLISH = Operation.PUBLISH
 _ID_ROOM = 64  # bound for a generated id plus envelope overhead
 
 
-def with_turn(
-    headers: Mapping[str, str] | None, group: str | None, priority: int | None = None
-) -> Mapping[str, str] | None:
-    """Return the headers of a message of this group and priority.
+class Belonging(NamedTuple):
+    """Where a message belongs, which it says in its headers; scripts read them there."""
 
-    Raises PayloadError for a name that no group can have, and for a priority that is none, in headers too.
-    """
-    named, ranked = (None, None) if headers is None else (headers.get(GROUP_HEADER), headers.get(PRIORITY_HEADER))
-    own = {}
-    if (group := named if group is None else group) is not None:
-        own[GROUP_HEADER] = checked_group(group)
-    if (wanted := ranked if priority is None else priority) is not None:
-        own[PRIORITY_HEADER] = checked_priority(wanted)
-    return {**(headers or {}), **own} if own else headers
+    group: str | None = None
+    priority: int | None = None
+    publication: str | None = None
+
+    def written(self, engine: LeasedEngine, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        """Return the headers of such a message; what they say themselves is replaced.
+
+        Raises PayloadError for a name that no group or publication can have, and for a priority that is none, in
+        headers too; ConfigurationError for a publication in a queue that counts none.
+        """
+        known = headers or {}
+        group = known.get(GROUP_HEADER) if self.group is None else self.group
+        priority = known.get(PRIORITY_HEADER) if self.priority is None else self.priority
+        publication = known.get(PUBLICATION_HEADER) if self.publication is None else self.publication
+        if group is None and priority is None and publication is None:
+            return headers
+        own = dict(known)
+        if group is not None:
+            own[GROUP_HEADER] = checked_group(group)
+        if priority is not None:
+            own[PRIORITY_HEADER] = checked_priority(priority)
+        if publication is not None:
+            own[PUBLICATION_HEADER] = checked_group(publication, "publication")
+            refuse_uncounted(engine)
+        return own
 
 
 class Entry(NamedTuple):
@@ -176,14 +192,17 @@ def publish(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
 ) -> Exchange[Published]:
     """Publish a message, unless one with its deduplication key was published within the window.
 
     delay: seconds or timedelta before it becomes ready. group, priority (0 to 9): where the queue has groups, see
-    `policy.Groups`; stored as headers. Raises PayloadError if unstorable, QueueFull if the queue is full, NotDurable if
-    stored without the configured durability.
+    `policy.Groups`. publication: what it is a part of; `queue.publication` tells when all of that is done. These three
+    are stored as headers. Raises PayloadError if unstorable, QueueFull if the queue is full, NotDurable if stored
+    without the configured durability.
     """
-    headers = with_turn(headers, group, priority)
+    yield from counting(engine, publication)
+    headers = Belonging(group, priority, publication).written(engine, headers)
     entry = _entry(engine, payload, dedup_key, encode_headers(headers), delay_in_ms(delay))
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
@@ -214,15 +233,29 @@ def publish_many(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
 ) -> Exchange[PublishReport]:
     """Publish messages in order, in chunks of up to 1,000 messages and 4 MiB, four chunks a write.
 
     Takes any iterable; a NewMessage's own fields override the arguments. Takes a column of texts or of bytes too, or a
     table whose only column is `payload`, of any library that exports Arrow data: pyarrow, Polars, DuckDB, pandas. This
     needs the extra `arrow`, else it raises ConfigurationError. Raises at the first refused chunk; the error's `report`
-    counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay changes.
+    counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay changes. A
+    `publication` has not ended before this call has, and exists without messages too.
     """
-    headers = with_turn(headers, group, priority)
+    yield from counting(engine, publication)
+    headers = Belonging(group, priority, publication).written(engine, headers)
+    many = _publish_many(engine, payloads, dedup_key, delay, headers)
+    return (yield from many if publication is None else opened(engine, publication, many))
+
+
+def _publish_many(
+    engine: LeasedEngine,
+    payloads: Iterable[Payload | NewMessage] | ArrowData,
+    dedup_key: DedupKey | None,
+    delay: timedelta | float | None,
+    headers: Mapping[str, str] | None,
+) -> Exchange[PublishReport]:
     tally = _Tally(engine, headers)
     try:
         chunks = yield from _encoding(engine, payloads, dedup_key, delay, headers, tally.clock)
@@ -427,9 +460,10 @@ def _new_entry(
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
     own_headers = headers
-    if (message.headers, message.group, message.priority) != (None, None, None):
+    belonging = Belonging(message.group, message.priority, message.publication)
+    if message.headers is not None or any(each is not None for each in belonging):
         own = message.headers if message.headers is not None else json.loads(headers or b"{}")
-        own_headers = encode_headers(with_turn(own, message.group, message.priority))
+        own_headers = encode_headers(belonging.written(engine, own))
     own_delay_ms = delay_ms if message.delay is None else delay_in_ms(message.delay)
     key = dedup_key if message.dedup_key is None else message.dedup_key
     return _entry(engine, message.payload, key, own_headers, own_delay_ms, message.id)
@@ -510,21 +544,22 @@ def stage(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
     keep: timedelta | float = 86400,
 ) -> Exchange[Stage]:
     """Stage messages, in order, for `publish_staged`; they stay invisible and are not yet deduplicated.
 
     payloads: as in `publish_many`. keep: seconds or timedelta until an idle stage expires. The age of messages counts
-    from staging, not from the commit, as in Kafka. Raises PayloadError if one is unstorable, QueueFull at the server's
-    `maxmemory`, StageLost if the stage expired.
+    from staging, not from the commit, as in Kafka. Messages of a `publication` count from when they are published.
+    Raises PayloadError if one is unstorable, QueueFull at the server's `maxmemory`, StageLost if the stage expired.
     """
+    yield from counting(engine, publication)
+    headers = Belonging(group, priority, publication).written(engine, headers)
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
     clock, count, plain = ServerClock(), 0, True
-    parts = yield from _encoding(
-        engine, payloads, dedup_key, None, with_turn(headers, group, priority), clock, _set_aside
-    )
+    parts = yield from _encoding(engine, payloads, dedup_key, None, headers, clock, _set_aside)
     try:
         while window := list(itertools.islice(parts, _STAGED_WINDOW)):
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)

@@ -9,14 +9,18 @@ if earlier then return earlier end
 -- include: next_isolated
 -- include: emptied
 local removed = 0
+redis.call('PERSIST', slot) -- a full server allows this write and the later ones, so the queue can be emptied
 if kind == 'ready' then
   local isolated = isolated_in(delayed)
+  if forgotten then forgotten(delayed, '-inf', '(0') end
   removed = emptied() + isolated
   redis.call('ZREMRANGEBYSCORE', delayed, '-inf', '(0')
   return remember('removed ' .. removed)
 elseif kind == 'isolated' then
+  if forgotten then forgotten(key, '-inf', '(0') end
   return refuse('removed ' .. redis.call('ZREMRANGEBYSCORE', key, '-inf', '(0'))
 elseif kind == 'delayed' then
+  if forgotten then forgotten(key, 0, '+inf') end
   if isolated_in(key) > 0 then return refuse('removed ' .. redis.call('ZREMRANGEBYSCORE', key, 0, '+inf')) end
   kind = 'zset'
 end

@@ -20,6 +20,7 @@ from rmq_core.leased import (
     grouping,
     inspecting,
     managing,
+    publications,
     publishing,
     settling,
     surveying,
@@ -68,6 +69,9 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     stage = Method(publishing.stage)
     publish_staged = Method(publishing.publish_staged)
     drop_staged = Method(publishing.drop_staged)
+    publication = Method(publications.publication)
+    open_publication = Method(publications.open_publication)
+    close_publication = Method(publications.close_publication)
     claim = Method(claiming.claim)
     claim_next = Method(claiming.claim_next)
     adopt = Method(claiming.adopt)

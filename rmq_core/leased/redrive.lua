@@ -7,6 +7,7 @@
 local earlier = replay()
 if earlier then return earlier end
 -- include: ready
+-- include: arrived
 -- include: notify
 -- include: absolve
 local n, now, seen = math.min(most, 4000), clock(), awaited(waiters, wake)
@@ -18,6 +19,7 @@ for i = #letters, 1, -1 do
 end
 if #fresh == 0 then return refuse('redriven 0') end
 append(unpack(fresh))
+if arrived then arrived(fresh, fresh) end
 redis.call('LTRIM', dead, 0, -(#fresh + 1))
 if seen then notify(waiters, wake, channel, now, seen) end
 return remember('redriven ' .. #fresh)

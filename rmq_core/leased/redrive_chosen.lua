@@ -8,6 +8,7 @@
 local earlier = replay()
 if earlier then return earlier end
 -- include: ready
+-- include: arrived
 -- include: notify
 -- include: absolve
 -- include: chosen
@@ -16,6 +17,7 @@ if #found == 0 then return refuse('redriven 0') end
 local seen, fresh = awaited(waiters, wake), {}
 for i = 1, #found do fresh[i] = absolve(found[i]) end
 append(unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
+if arrived then arrived(fresh, fresh) end
 remove_chosen(dead, 'right', places, slot .. ' ' .. seq)
 if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('redriven ' .. #found)

@@ -9,13 +9,16 @@
 local earlier = replay()
 if earlier then return earlier end
 -- include: ready
+-- include: arrived
 -- include: notify
 -- include: absolve
 local now, seen = clock(), awaited(waiters, wake)
 if not redis.call('LPOS', dead, letter) then return refuse('redriven 0') end
 local _, kept, history = parts_of(absolve(letter))
 local line = table.concat({'edited', now, owner, reason}, '\t') .. '\n'
-append(written(0, kept, history, line, new_body)) -- a full server refuses this first write
+local message = written(0, kept, history, line, new_body)
+append(message) -- a full server refuses this first write
+if arrived then arrived({message}, {letter}) end
 redis.call('LREM', dead, 1, letter)
 if seen then notify(waiters, wake, channel, now, seen) end
 return remember('redriven 1')

@@ -7,6 +7,7 @@
 local earlier = replay()
 if earlier then return earlier end
 -- include: ready
+-- include: arrived
 -- include: notify
 -- include: absolve
 local chosen, fresh = {}, {}
@@ -19,6 +20,7 @@ end
 if #fresh == 0 then return refuse('redriven 0') end
 local seen = awaited(waiters, wake)
 append(unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
+if arrived then arrived(fresh, fresh) end
 for i = 1, #chosen do redis.call('LREM', dead, 1, chosen[i]) end
 if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('redriven ' .. #fresh)

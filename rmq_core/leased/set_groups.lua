@@ -17,7 +17,7 @@ local held = redis.call('ZRANGE', leases, 0, -1)
 redis.call('SET', format, format_text) -- a full server refuses this first write
 if count > 0 then
   redis.call('RENAME', ready, stage)
-  redis.call('RPUSH', staged, count .. ' 1 ' .. stage_id)
+  redis.call('RPUSH', staged, count .. ' 2 ' .. stage_id)
   redis.call('ZADD', leases, clock() + peace_ms, publication)
 end
 redis.call('SET', ready, policy)

@@ -28,6 +28,7 @@ redis.call('LLEN', completed)
 redis.call('STRLEN', done)
 local now, seen = clock(), awaited(waiters, wake, timer)
 local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', lease) - 1
+local acked_now = {}
 local how = verb == 'release' and untouched(head, lease)
 if verb == 'nack' then
   how = alone_of(head, size)
@@ -43,6 +44,7 @@ for i = 1, #indexes do
     letters[#letters + 1] = 'a'
   elseif verb == 'ack' then
     letters[#letters + 1] = 's'
+    acked_now[#acked_now + 1] = index
     if completed_cap > 0 then acked[#acked + 1] = redis.call('LINDEX', lease, index + 1) end
   else
     local placed = place({redis.call('LINDEX', lease, index + 1)}, keys, how, {index})
@@ -51,6 +53,7 @@ for i = 1, #indexes do
     head.returned = head.returned + 1
   end
 end
+if acked_alone and #acked_now > 0 then acked_alone(lease, acked_now) end
 if #acked > 0 then
   redis.call('LPUSH', completed, unpack(acked))
   redis.call('LTRIM', completed, 0, completed_cap - 1)

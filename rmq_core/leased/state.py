@@ -57,13 +57,12 @@ class LeasedEngine(KeyedEngine, Following, Observer):
         if self.tally is not None:
             self.tally.entries = self.journal is None
 
-    def change(self, stored: Mapping[str, Any]) -> Exchange[None]:
+    def change(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Exchange[None]:
         """Change how the messages are stored, before the settings are."""
         from rmq_core.leased.grouping import set_groups  # its module imports this one
 
-        policy = of_text(stored.get("groups"))
-        if policy != self.config.groups or policy is not None:
-            yield from set_groups(self, policy)
+        if "groups" in before or "groups" in after:
+            yield from set_groups(self, of_text(after.get("groups")))
 
     @property
     def settled(self) -> bool:

@@ -3,13 +3,17 @@
 -- KEYS: slot  ready  format  leases  staged, record of the publication  stage, its messages  waiters  wake
 -- ARGV: seq  slot_ttl_ms  channel, of notifications  publication, its member of `leases`  element, of the record
 --       peace_ms:number, how long until other clients move the messages back to their groups
--- Reply: 'moved <messages left in groups>' or 'superseded'.
+-- Reply: 'moved <messages left in groups>', 'counted <publication that has not ended>' or 'superseded'.
 -- include: clock
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
 -- include: ready
 -- include: notify
+-- include: publications
+for _, name in ipairs(redis.call('HKEYS', publications)) do
+  if counts_of(name).ended_ms == 0 then return refuse('counted ' .. name) end
+end
 local moved, l = 0, line_of()
 redis.call('PERSIST', ready) -- Redis allows this write at maxmemory, and then every later write of the script
 for _, key in ipairs({turns, suspects, resting}) do
@@ -34,7 +38,7 @@ end
 local left = l.count
 if left == 0 then
   redis.call('DEL', ready, format)
-  redis.call('UNLINK', groups, grouped, turns, suspects, resting, held_before, staged)
+  redis.call('UNLINK', groups, grouped, turns, suspects, resting, held_before, staged, publications, watchers)
   redis.call('ZREM', leases, publication)
   if redis.call('EXISTS', stage) == 1 then redis.call('RENAME', stage, ready) end
   local seen = awaited(waiters, wake)

@@ -18,6 +18,7 @@ if earlier then return earlier end
 -- include: set_delayed
 -- include: fitting
 -- include: restock
+-- include: arrived
 local first, plain = redis.call('LINDEX', staged, 0), count == ''
 if not first then redis.call('ZREM', leases, publication) end
 local held = redis.call('LLEN', stage)
@@ -39,13 +40,13 @@ redis.call('PERSIST', stage) -- Redis allows this write at maxmemory and then la
 local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then
-  moved = restock(stage, held, most)
+  moved = restock(stage, held, most, element)
   accepted, added = moved, true
 end
 while not plain and moved < most and bytes < 8388608 do
   local got = redis.call('LPOP', stage, math.min(most - moved, fitting(stage, 0, moved, bytes)))
   if not got then break end
-  local undelayed = {}
+  local undelayed, fresh_ones = {}, {}
   for i = 1, #got do
     local entry, delay_ms, fresh = got[i], 0, true
     bytes = bytes + #entry
@@ -61,7 +62,7 @@ while not plain and moved < most and bytes < 8388608 do
         if fresh then redis.call('SET', key, nonce, 'PX', window_ms) end
       end
     end
-    if fresh then accepted = accepted + 1 end
+    if fresh then accepted, fresh_ones[#fresh_ones + 1] = accepted + 1, entry end
     if fresh and delay_ms > 0 then
       set_delayed(delayed, now + delay_ms, entry)
       due = math.min(due or now + delay_ms, now + delay_ms)
@@ -70,6 +71,7 @@ while not plain and moved < most and bytes < 8388608 do
     end
   end
   if #undelayed > 0 then added = append(unpack(undelayed)) end
+  if arrived then arrived(fresh_ones) end
   moved = moved + #got
 end
 if moved == held then redis.call('LPOP', staged) end

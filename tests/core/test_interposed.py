@@ -46,6 +46,11 @@ class Scene(NamedTuple):
         return payload_of(self.discipline, number)
 
 
+def counted(queue: Any) -> Any:
+    queue.admin.configure(groups="fair")
+    return queue
+
+
 WHERE = Match(text="order")
 CALLS: dict[str, Callable[[Scene], Any]] = {
     "ack": lambda s: s.queue.ack(s.lease),
@@ -94,6 +99,9 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "promote": lambda s: s.queue.promote(),
     "publish": lambda s: s.queue.publish(s.payload()),
     "publish_many": lambda s: s.queue.publish_many([s.payload(), s.payload(101)]),
+    "publication": lambda s: counted(s.queue).publication("p"),
+    "open_publication": lambda s: counted(s.queue).open_publication("p"),
+    "close_publication": lambda s: counted(s.queue).close_publication("p"),
     "publish_staged": lambda s: s.queue.publish_staged([s.queue.stage([s.payload()])], sink="s", batch=1),
     "purge": lambda s: [s.queue.admin.purge(which) for which in states_of(s)],
     "push": lambda s: s.queue.push("id"),

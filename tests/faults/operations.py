@@ -125,6 +125,14 @@ def held(queue: Any, client: redis.Redis) -> Lease:
     return lease
 
 
+def counted(queue: Any, _: redis.Redis) -> Lease:
+    """Claim messages of a publication, some of which were acked before."""
+    queue.publish_many([f"m{n}" for n in range(30)], publication="p", group="a")
+    lease: Lease = queue.claim(max_messages=20)
+    queue.ack(lease, refs(lease, 3, 5))
+    return lease
+
+
 def late(queue: Any, client: redis.Redis) -> None:
     """Do the same, and let the lease expire."""
     client.zadd(f"rmq:{{{queue.name}}}:leases", {held(queue, client).id: 1})
@@ -249,17 +257,24 @@ OPERATIONS = (
         for name, act, prepare in (
             ("publish to a group", lambda queue, _: queue.publish("x", group="a"), nothing),
             ("publish many to groups", lambda queue, _: queue.publish_many(["x"] * 30, group="a"), published(3)),
+            ("publish a publication", lambda queue, _: (_published(queue), queue.publication("p")[:7]), nothing),
             ("claim of groups", lambda queue, _: queue.claim(), mixed),
             ("claim some of groups", lambda queue, _: queue.claim(max_messages=150), mixed),
             ("claim the next of groups", lambda queue, lease: queue.claim_next(ack=lease), held),
             ("ack groups", lambda queue, lease: queue.ack(lease), held),
             ("nack groups", lambda queue, lease: queue.nack(lease), held),
             ("nack some of groups", lambda queue, lease: queue.nack(lease, refs(lease, 2, 0)), held),
+            ("ack a publication", lambda queue, lease: (queue.ack(lease), queue.publication("p")[:7]), counted),
+            ("nack a publication", lambda queue, lease: (queue.nack(lease), queue.publication("p")[:7]), counted),
             ("release groups", lambda queue, lease: queue.release(lease), held),
             ("reclaim groups", lambda queue, _: queue.backlog().ready, late),
         )
     ),
 )
+
+
+def _published(queue: Any) -> int:
+    return int(queue.publish_many([f"m{n}" for n in range(MANY)], publication="p").accepted)
 
 
 def _regrouped(queue: Any, groups: str | None) -> Any:

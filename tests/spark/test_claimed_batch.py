@@ -91,6 +91,7 @@ def test_the_columns_contain_everything_about_a_message(
         "message_id": message_id,
         "group": "",
         "priority": "",
+        "publication": "",
         "payload": bytearray(b"hello"),
         "headers": {"a": "b"},
         "deliveries": 1,

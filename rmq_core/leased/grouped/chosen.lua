@@ -1,11 +1,11 @@
 -- Removes chosen entries of a list; waiting messages are found in their groups.
 -- include: chosen_in_list
--- include: entries
+-- include: drop_entry
 local function chosen_in(list, side, first, last, letters)
   if list ~= ready then return chosen_in_list(list, side, first, last, letters) end
   local found = {}
   for i = 1, #letters do
-    if drop_entry(list, letters[i]) == 1 then found[#found + 1] = letters[i] end
+    if drop_entry(list, letters[i], 'oldest') == 1 then found[#found + 1] = letters[i] end
   end
   return {}, found
 end

@@ -36,29 +36,3 @@ local function entries(list, lo, hi)
   return found
 end
 local function count_of(list) return list == ready and size_of() or redis.call('LLEN', list) end
--- Returns the number of a message in its group, which is read from the end if the newest of equal ones is wanted.
-local function number_of(name, entry, newest)
-  local r = record_of(name)
-  for step = 0, r.next - r.first - 1, 256 do
-    local fields, numbers = {}, {}
-    for n = step, math.min(step + 255, r.next - r.first - 1) do
-      numbers[#numbers + 1] = newest and r.next - 1 - n or r.first + n
-      fields[#fields + 1] = name .. '\0' .. numbers[#numbers]
-    end
-    local got = redis.call('HMGET', grouped, unpack(fields))
-    for n = 1, #got do
-      if got[n] == entry then return numbers[n] end
-    end
-  end
-end
-local function drop_entry(list, entry, newest)
-  if list ~= ready then return redis.call('LREM', list, newest and -1 or 1, entry) end
-  local name = group_named(entry)
-  local number, r = number_of(name, entry, newest), record_of(name)
-  if not number then return 0 end
-  redis.call('HDEL', grouped, name .. '\0' .. number)
-  r.count, line_of().count = r.count - 1, line_of().count - 1
-  if in_line(r) then line.claimable = line.claimable - 1 end
-  store({name})
-  return 1
-end

@@ -4,7 +4,10 @@
 -- KEYS: group_holds, hash: group -> '<index in the lease of its first message> <number that this one gets when it comes back>'
 -- include: ready
 -- include: set_delayed
+-- include: tallied
+local function died(envelopes) tallied(envelopes, {leased = -1, dead = 1}) end
 local function aside(keys, back, envelope, index, due, _, failed)
+  tallied({envelope}, {leased = -1, waiting = 1})
   if due and not (limit == 1 and is_limited(group_named(envelope))) then
     set_delayed(keys.delayed, due, envelope)
     return 1
@@ -13,6 +16,7 @@ local function aside(keys, back, envelope, index, due, _, failed)
   return 0
 end
 local function to_front(_, back)
+  keep_counts()
   if #back == 0 then return end
   local envelopes, fields, runs, used = {}, {}, {}, {}
   for i = 1, #back do envelopes[i] = back[i][1] end

@@ -18,7 +18,7 @@ local limit, weights = string.match(policy, '^(%d+) ?(.*)$')
 limit, weights = tonumber(limit), weights ~= '' and cjson.decode(weights) or {}
 redis.call('ZCARD', turns) -- refuses a wrong type before anything is written
 redis.call('ZCARD', resting)
-local has_suspects = redis.call('ZCARD', suspects) > 0
+redis.call('ZCARD', suspects)
 local function line_of()
   if not line then
     local time, claimable, count = string.match(redis.call('HGET', groups, '\0') or '0 0 0', '^(%S+) (%S+) (%S+)$')

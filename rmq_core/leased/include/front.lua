@@ -10,6 +10,8 @@ local function aside(keys, back, envelope, _, due, group)
   back[#back + 1] = envelope
   return 0
 end
+-- In another layout, died() counts messages of the lease that have become dead letters.
+local died
 local function to_front(keys, back)
   if #back > 0 then redis.call('LPUSH', keys.ready, unpack(back)) end
 end

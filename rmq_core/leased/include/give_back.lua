@@ -56,6 +56,7 @@ local function place(envelopes, keys, how, indexes)
   end
   if #dead > 0 then
     cut(keys.dead, redis.call('LPUSH', keys.dead, unpack(dead)), how.max_dead)
+    if died then died(dead) end
   end
   if #failed > 0 then
     redis.call('LPUSH', keys.failed, unpack(failed))

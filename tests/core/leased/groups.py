@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from rmq_core import LeasedConfig, LeaseLost
+from rmq_core.errors import ConfigurationError
 from rmq_core.messages import Lease
 from tests.core.leases import key
 from tests.core.worlds import World
@@ -18,7 +19,7 @@ POLICIES = ["fair", "exclusive", "concurrent 2", 'fair {"a": 5, "b": 0.5}', 'exc
 class Groups:
     """Calls of a few clients. order: the unfinished messages of each group. leases: what each lease holds, by id."""
 
-    def __init__(self, world: World, seed: str, policy: str | None) -> None:
+    def __init__(self, world: World, seed: str, policy: str | None, *, counted: bool = True) -> None:
         self.chance, self.world = random.Random(seed), world
         config = LeasedConfig(lease=None, max_deliveries=4)
         self.queues = [world.queue(config=config) for _ in range(3)]
@@ -26,6 +27,10 @@ class Groups:
         self.leases: dict[str, tuple[Lease, dict[str, str]]] = {}
         self.order: dict[str, list[str]] = defaultdict(list)
         self.number = 0
+        self.counted = counted  # whether messages belong to publications
+        self.published: dict[str, set[str]] = defaultdict(set)
+        self.ids: dict[str, str] = {}
+        self.cancelled: set[str] = set()
         self.steady = True  # the present policy has kept the order from the start
         self.set_policy(policy)
 
@@ -40,7 +45,7 @@ class Groups:
     def run(self, steps: int) -> None:
         """Do random calls, then settle everything."""
         calls = [self.publish] * 5 + [self.claim] * 6 + [self.ack] * 4 + [self.some] * 3
-        calls += [self.nack, self.release, self.expire, self.claim_next]
+        calls += [self.nack, self.release, self.expire, self.claim_next, self.cancel, self.redrive]
         for step in range(steps):
             self.chance.choice(calls)()
             if step % 5 == 0:
@@ -53,10 +58,31 @@ class Groups:
         texts = [f"{group}-{self.number + at}" for at in range(count)]
         self.number += count
         self.order[group or ""] += texts
+        publication = self.chance.choice([None, "one", "ü 2"]) if self.counted and self.policy else None
+        if publication:
+            self.published[publication] |= set(texts)
         if count == 1 and self.chance.random() < 0.5:
-            self.queue.publish(texts[0], group=group, priority=self.chance.choice([None, 0, 9]))
+            priority = self.chance.choice([None, 0, 9])
+            done = self.queue.publish(texts[0], group=group, priority=priority, publication=publication)
+            self.ids[texts[0]] = done.id
         else:
-            self.queue.publish_many(texts, group=group, priority=self.chance.choice([None, None, 3]))
+            priority = self.chance.choice([None, None, 3])
+            report = self.queue.publish_many(texts, group=group, priority=priority, publication=publication)
+            self.ids.update(zip(texts, report.ids, strict=True))
+
+    def cancel(self) -> None:
+        text = self.chance.choice(sorted(self.ids)) if self.ids else ""
+        if text and self.queue.admin.cancel(self.ids[text]):
+            assert not any(text in held.values() for _, held in self.leases.values())
+            self.cancelled.add(text)
+            self.done({text})
+
+    def redrive(self) -> None:
+        letters = [str(message.payload) for message in self.queue.admin.dead_letters(10_000)]
+        self.done(set(letters))
+        assert self.queue.admin.redrive() == len(letters)
+        for text in reversed(letters):
+            self.order[text.rpartition("-")[0].replace("None", "")].append(text)
 
     def claim(self) -> None:
         lease = self.queue.claim(max_messages=self.chance.choice([1, 2, 10, 150]))
@@ -157,10 +183,15 @@ class Groups:
     def set_policy(self, policy: str | None) -> None:
         """Change the policy on the live queue."""
         queue = self.queue
-        if policy is None:
-            queue.admin.configure(reset="groups")
-        else:
-            queue.admin.configure(groups=policy)
+        try:
+            queue.admin.configure(**({"reset": "groups"} if policy is None else {"groups": policy}))
+        except ConfigurationError as error:
+            if "has not ended" not in str(error):
+                raise
+            assert any(not self.queue.publication(name).done for name in self.published)
+            return
+        if not policy or not self.policy or ("fair" in policy) != ("fair" in self.policy):
+            self.published.clear()  # counts end where messages wait in one line for a moment
         # Only a policy that was exclusive throughout has kept the order of what is held.
         self.steady = self.number == 0
         self.policy = policy
@@ -182,7 +213,7 @@ class Groups:
         holders: dict[bytes, int] = defaultdict(int)
         for lease_id in client.zrange(key("leases"), 0, -1):
             for name in client.hkeys(key(f"holds:{lease_id.decode()}")):
-                holders[name] += 1
+                holders[name] += not name.startswith(b"\1")
         claimable = 0
         for name, record in records.items():
             place, first, end, count, active, _, _, _ = record.split()
@@ -193,6 +224,20 @@ class Groups:
             claimable += int(count) if place in b"ts" else 0
         assert counts.keys() | places.keys() | {name for name, held in holders.items() if held} <= records.keys()
         assert line[1:] == [claimable, sum(counts.values())]
+        self.audit_publications()
+
+    def audit_publications(self) -> None:
+        dead = {str(message.payload) for message in self.queue.admin.dead_letters(10_000)}
+        self.done(dead)
+        unfinished = {text for texts in self.order.values() for text in texts}
+        held = {text for _, texts in self.leases.values() for text in texts.values()}
+        for name, texts in self.published.items():
+            found = self.queue.publication(name)
+            leased, gone = len(texts & held), len(texts & self.cancelled)
+            waiting, died = len(texts & unfinished) - leased, len(texts & dead)
+            acked = len(texts) - leased - waiting - died - gone
+            assert found[:7] == (name, len(texts), waiting, leased, acked, died, gone), found
+            assert found.done == (waiting + leased == 0)
 
     def finish(self) -> None:
         """Everything that was published is acked or a dead letter, and nothing is left behind."""

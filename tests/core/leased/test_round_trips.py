@@ -61,6 +61,10 @@ def staged(queue: LeasedQueue) -> Stage:
     return queue.stage(["one", "two"])
 
 
+def counted(queue: LeasedQueue) -> None:
+    queue.admin.configure(groups="fair")
+
+
 RUN = {"run": "r", "stream": "s", "alive": 60}
 Case = tuple[Callable[[LeasedQueue], Any], Callable[[LeasedQueue, Any], Any]]
 CASES: dict[str, Case] = {
@@ -68,6 +72,9 @@ CASES: dict[str, Case] = {
     "publish_many": (lambda _: None, lambda queue, _: queue.publish_many(str(number) for number in range(4000))),
     "stage": (lambda _: None, lambda queue, _: queue.stage(str(number) for number in range(4000))),
     "publish_staged": (staged, lambda queue, stage: queue.publish_staged([stage])),
+    "publication": (counted, lambda queue, _: queue.publication("p")),
+    "open_publication": (counted, lambda queue, _: queue.open_publication("p")),
+    "close_publication": (counted, lambda queue, _: queue.close_publication("p")),
     "drop_staged": (staged, lambda queue, stage: queue.drop_staged([stage])),
     "claim": (lambda _: None, lambda queue, _: queue.claim(max_messages=2)),
     "claim_next": (held, lambda queue, lease: queue.claim_next(ack=lease)),

@@ -1,0 +1,12 @@
+-- Counts messages that were added to the queue. letters: the dead letters that they were before.
+-- include: publications
+local function arrived(envelopes, letters)
+  if letters and publication_of(letters[1]) == publication_of(envelopes[1]) then
+    counted(letters, {dead = -1, waiting = 1})
+  else -- new ones, or an edited one
+    if letters then counted(letters, {dead = -1, removed = 1}) end
+    local until_ms = clock() + SILENT_MS
+    for name in pairs(counted(envelopes, {total = 1, waiting = 1})) do counts_of(name).until_ms = until_ms end
+  end
+  keep_counts()
+end

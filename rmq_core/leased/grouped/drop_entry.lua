@@ -1,0 +1,36 @@
+-- Removes a delayed message, or one of equal messages that wait: the newest or the oldest.
+-- include: ready
+-- include: publications
+-- Returns the number of a message in its group, which is read from the end if the newest of equal ones is wanted.
+local function number_of(name, entry, newest)
+  local r = record_of(name)
+  for step = 0, r.next - r.first - 1, 256 do
+    local fields, numbers = {}, {}
+    for n = step, math.min(step + 255, r.next - r.first - 1) do
+      numbers[#numbers + 1] = newest and r.next - 1 - n or r.first + n
+      fields[#fields + 1] = name .. '\0' .. numbers[#numbers]
+    end
+    local got = redis.call('HMGET', grouped, unpack(fields))
+    for n = 1, #got do
+      if got[n] == entry then return numbers[n] end
+    end
+  end
+end
+local function drop_entry(key, entry, kind)
+  if kind == 'zset' then
+    local gone = redis.call('ZREM', key, entry)
+    if gone > 0 then counted({entry}, {waiting = -1, removed = 1}) end
+    keep_counts()
+    return gone
+  end
+  local name = group_named(entry)
+  local number, r = number_of(name, entry, kind == 'newest'), record_of(name)
+  if not number then return 0 end
+  redis.call('HDEL', grouped, name .. '\0' .. number)
+  r.count, line_of().count = r.count - 1, line_of().count - 1
+  if in_line(r) then line.claimable = line.claimable - 1 end
+  store({name})
+  counted({entry}, {waiting = -1, removed = 1})
+  keep_counts()
+  return 1
+end

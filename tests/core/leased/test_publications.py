@@ -1,0 +1,274 @@
+"""Publications: when all messages that were published under one name are done, whatever happens to them on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from rmq_core import LeasedConfig, NewMessage
+from rmq_core.errors import ConfigurationError, PayloadError, QueueFull
+from rmq_core.policy import Overflow
+from rmq_core.transfer.exporting import Export, ExportFile
+from rmq_core.transfer.importing import Import, ImportOptions
+from tests.core.leases import SOON_S, blocked, drain, eventually, expire, fall_due, key, woken_soon
+from tests.core.worlds import World
+
+NAME = "report 2026-11"
+
+
+def counting(world: World, name: str = "q", policy: str = "fair", **config: Any) -> Any:
+    queue = world.queue(name, config=LeasedConfig(**config))
+    queue.admin.configure(groups=policy)
+    return queue
+
+
+def counts(queue: Any) -> tuple[int, ...]:
+    """Return how many messages of the publication wait, are leased, acked, dead and removed."""
+    return tuple(queue.publication(NAME)[2:7])
+
+
+def done(queue: Any) -> bool:
+    return bool(queue.publication(NAME).done)
+
+
+@pytest.mark.parametrize("publish", ["many", "staged"])
+def test_it_does_not_end_while_messages_are_being_published(world: World, publish: str) -> None:
+    queue, consumer = counting(world), world.queue()
+
+    def slowly() -> Iterator[str]:
+        for number in range(3000):
+            if number % 1000 == 0 and number:  # the chunk before may have been consumed
+                drain(consumer)
+            yield str(number)
+
+    if publish == "many":
+        endings = []
+        report = queue.publish_many((endings.append(done(consumer)) or text for text in slowly()), publication=NAME)
+        assert (report.accepted, any(endings)) == (3000, False)
+    else:
+        queue.open_publication(NAME)
+        for _ in range(2):
+            queue.publish_staged([queue.stage(slowly(), publication=NAME)])
+            drain(consumer)
+            assert not done(consumer)
+        queue.close_publication(NAME)
+    assert not done(queue) or not queue.stats().ready
+    drain(consumer)
+    assert done(queue)
+    assert queue.publication(NAME).acked == queue.publication(NAME).messages
+
+
+def test_a_waiting_caller_is_woken_by_the_end(world: World) -> None:
+    queue, consumer = counting(world), world.queue()
+
+    def attempt() -> float:
+        queue.publish_many(["a", "b"], publication=NAME)
+        lease = consumer.claim(max_messages=2)
+        waits = [world.in_background(queue.publication, NAME, wait=60) for _ in range(2)]
+        eventually(lambda: world.client.zcard(key("watchers")) == 2)
+        blocked(world, 2)
+        began = time.monotonic()
+        consumer.ack(lease)
+        assert all(each.result().done for each in waits)
+        return time.monotonic() - began
+
+    assert woken_soon(attempt)
+    assert SOON_S < 5, "a caller asks again every five seconds"
+
+
+def test_waiting_ends_with_its_time(world: World) -> None:
+    queue = counting(world)
+    queue.publish("a", publication=NAME)
+    assert not queue.publication(NAME, wait=0.05).done
+    assert queue.publication("unknown", wait=0.05) == ("unknown", 0, 0, 0, 0, 0, 0, 0, None)
+
+
+def test_an_empty_publication_has_ended(world: World) -> None:
+    queue = counting(world)
+    queue.publish_many([], publication=NAME)
+    assert done(queue)
+
+
+def test_work_that_leads_to_more_work_is_part_of_it(world: World) -> None:
+    """A handler publishes into the publication before its own message is acked."""
+    queue = counting(world, policy="exclusive")
+    queue.publish("3", publication=NAME, group="a")
+    handled = 0
+    while lease := queue.claim():
+        assert not done(queue)
+        if depth := int(lease.message.payload):
+            queue.publish_many([str(depth - 1)] * 2, publication=lease.message.publication, group="a")
+        queue.ack(lease)
+        handled += 1
+    assert (handled, counts(queue)) == (15, (0, 0, 15, 0, 0))
+    assert done(queue)
+
+
+def test_publishers_that_died_end_it_ten_minutes_later(world: World) -> None:
+    queue = counting(world)
+    queue.open_publication(NAME)  # and its program is killed
+    queue.publish("a", publication=NAME)
+    drain(queue)
+    assert queue.publication(NAME).publishers == 1
+    assert not done(queue)
+    record = world.client.hget(key("publications"), NAME).split()
+    assert 500_000 < int(record[6]) - int(time.time() * 1000) <= 601_000
+    record[6] = b"1"
+    world.client.hset(key("publications"), NAME, b" ".join(record))
+    assert done(queue)
+    queue.publish_many(["b"], publication=NAME)  # by a retry, which counts as the only publisher
+    assert not done(queue)
+    drain(queue)
+    assert counts(queue) == (0, 0, 2, 0, 0)
+    assert done(queue)
+
+
+def test_a_publisher_whose_call_fails_does_not_hold_it_open(world: World) -> None:
+    queue = counting(world, max_ready=2)
+    with pytest.raises(QueueFull):
+        queue.publish_many(["a", "b", "c"], publication=NAME)
+    drain(queue)
+    assert (queue.publication(NAME).publishers, done(queue)) == (0, True)
+
+
+def test_dead_letters_are_done_and_redriven_ones_are_not(world: World) -> None:
+    queue = counting(world, max_deliveries=1)
+    queue.publish_many(["a", "b", "c"], publication=NAME)
+    lease = queue.claim(max_messages=2)
+    expire(world, lease.id)
+    queue.backlog()
+    queue.nack(queue.claim())
+    assert counts(queue) == (0, 0, 0, 3, 0)
+    assert done(queue)
+    assert queue.admin.redrive(1) == 1
+    assert counts(queue) == (1, 0, 0, 2, 0)
+    letters = queue.admin.dead_letters()
+    assert queue.admin.redrive_some([letters[0].id]) == 1
+    assert queue.admin.edit(letters[1].id, headers={})  # it is no part of the publication any more
+    assert counts(queue) == (2, 0, 0, 0, 1)
+    assert not done(queue)
+    assert len(drain(queue)) == 3
+    assert counts(queue) == (0, 0, 2, 0, 1)
+    assert done(queue)
+
+
+def test_deleted_messages_are_done(world: World) -> None:
+    queue = counting(world)
+    ids = [queue.publish(text, publication=NAME).id for text in "abc"]
+    late = queue.publish("d", publication=NAME, delay=60).id
+    queue.publish_many(["e", "f"], publication=NAME, delay=60)
+    assert queue.admin.cancel(ids[0])
+    assert queue.admin.cancel(late)
+    assert counts(queue) == (4, 0, 0, 0, 2)
+    assert queue.admin.purge("ready") == 2
+    assert counts(queue) == (2, 0, 0, 0, 4)
+    assert queue.admin.purge("delayed") == 2
+    assert (counts(queue), done(queue)) == ((0, 0, 0, 0, 6), True)
+
+
+def test_duplicates_are_no_part_of_it(world: World) -> None:
+    queue = counting(world)
+    queue.publish("a", dedup_key="1")
+    report = queue.publish_many([NewMessage("b", dedup_key=str(number)) for number in range(3)], publication=NAME)
+    assert (report.accepted, queue.publication(NAME).messages) == (2, 2)
+    stage = queue.stage([NewMessage("c", dedup_key=str(number), delay=9) for number in range(5)], publication=NAME)
+    assert queue.publication(NAME).messages == 2, "staged messages are invisible"
+    queue.publish_staged([stage])
+    fall_due(world)
+    assert len(drain(queue)) == 5
+    assert counts(queue) == (0, 0, 4, 0, 0)
+
+
+SETTLED: dict[str, Callable[[Any, Any], Any]] = {
+    "ack": lambda queue, lease: queue.ack(lease),
+    "in parts": lambda queue, lease: [queue.ack(lease, messages=[each]) for each in [*queue.messages(lease)][::-1]],
+    "claim_next": lambda queue, lease: queue.claim_next(ack=lease),
+    "after a takeover": lambda queue, lease: queue.ack(queue.adopt(lease.id)),
+    "as another's": lambda queue, lease: queue.ack(queue.claim(lease_id="x", max_messages=5000)),
+}
+
+
+@pytest.mark.parametrize("policy", ["fair", "exclusive"])
+@pytest.mark.parametrize("how", SETTLED)
+def test_it_ends_however_a_lease_is_settled(world: World, policy: str, how: str) -> None:
+    # A claim moves the messages of a group that only one lease may hold in one step, others chunk by chunk.
+    count = 200 if how == "in parts" else 3900 if policy == "exclusive" else 4500
+    queue = counting(world, policy=policy)
+    queue.publish_many(map(str, range(count)), publication=NAME, group="a")
+    queue.publish_many(map(str, range(9)), publication="other", group="a")
+    lease = queue.claim(lease_id="x", max_messages=count)
+    assert counts(queue) == (0, count, 0, 0, 0)
+    SETTLED[how](queue, lease)
+    assert (counts(queue), done(queue)) == ((0, 0, count, 0, 0), True)
+    assert queue.publication("other").acked == 0
+
+
+def test_an_import_counts_what_it_adds(world: World) -> None:
+    source, target = counting(world, "source"), counting(world)
+    source.publish_many(["a", "b"], publication=NAME)
+    source.publish("c", publication=NAME, delay=60)
+    source.admin.pause()
+    lines = ExportFile(Export(source, "0").lines())
+    assert Import(target, "a", ImportOptions()).run(lines).imported == 3
+    assert counts(target) == (3, 0, 0, 0, 0)
+
+
+def test_groups_stay_while_a_publication_has_not_ended(world: World) -> None:
+    queue = counting(world)
+    queue.publish("a", publication=NAME, group="a")
+    for change in ({"reset": "groups"}, {"groups": "exclusive"}):
+        with pytest.raises(ConfigurationError, match="publication 'report 2026-11' has not ended"):
+            queue.admin.configure(**change)
+    queue.admin.configure(groups='fair {"a": 2}')
+    drain(queue)
+    queue.admin.configure(reset="groups")
+    with pytest.raises(ConfigurationError, match="has no groups"):
+        queue.publication(NAME)
+
+
+def test_a_queue_without_groups_refuses_publications(world: World) -> None:
+    queue, operator = world.queue(), world.queue()
+    for call in (
+        lambda: queue.publish("a", publication=NAME),
+        lambda: queue.publish_many(["a"], publication=NAME),
+        lambda: queue.publish_many([NewMessage("a", publication=NAME)]),
+        lambda: queue.publish("a", headers={"rmq-publication": NAME}),
+        lambda: queue.stage(["a"], publication=NAME),
+        lambda: queue.publication(NAME),
+        lambda: queue.open_publication(NAME),
+    ):
+        with pytest.raises(ConfigurationError, match=r"configure\(groups='fair'\)"):
+            call()
+    assert queue.stats().ready == 0
+    operator.admin.configure(groups="fair")
+    queue.publish("a", publication=NAME)  # at once, although this client has read other settings just now
+    for wrong in ("", "a" * 201, 'a"b', "a\\b", "a\nb"):
+        with pytest.raises(PayloadError, match="publication"):
+            queue.publish("a", publication=wrong)
+
+
+def test_publications_are_forgotten_a_week_after_their_end(world: World) -> None:
+    queue = counting(world)
+    queue.publish_many([], publication="old")
+    queue.publish("a", publication="in work")
+    long_ago = str(int(time.time() * 1000) - 8 * 86_400_000)
+    client: Any = world.client
+    client.hset(key("publications"), "old", f"0 0 0 0 0 0 1 {long_ago}")
+    for number in range(100):
+        queue.publish_many([], publication=str(number % 3))
+        if not client.hexists(key("publications"), "old"):
+            break
+    assert client.hkeys(key("publications")).count(b"old") == 0
+    assert client.hexists(key("publications"), "in work")
+
+
+def test_bounded_queues_count_what_they_accept(world: World) -> None:
+    queue = counting(world, max_ready=5, overflow=Overflow.BLOCK(0.01))
+    with suppress(QueueFull):
+        queue.publish_many([NewMessage(str(number), delay=number % 2 and 60) for number in range(9)], publication=NAME)
+    stats = queue.stats()
+    assert queue.publication(NAME).waiting == stats.ready + stats.delayed <= 5
