@@ -5,6 +5,7 @@
 -- KEYS: group_holds  lease  fence
 -- include: ready
 -- include: turns
+-- include: tallied
 -- Counts what a group has given to the lease, whose messages from `index` on are of this group.
 local function served(name, r, got, index)
   local l, cost = line_of(), cost_of(name)
@@ -55,6 +56,7 @@ local function take_isolated(lease, n, names)
       head_of_group(name, r, true)
       if joint > 0 then r.suspects = math.max(0, r.suspects - 1) end
       redis.call('RPUSH', lease, envelope)
+      tallied({envelope}, {waiting = -1, leased = 1})
       kept[#kept + 1] = {envelope}
       taken, got, bytes = taken + 1, got + 1, bytes + #envelope
     end
@@ -65,6 +67,7 @@ local function take_isolated(lease, n, names)
   end
   enter(changed)
   store(changed)
+  keep_counts()
   return taken, kept, failures, most
 end
 -- Reads and removes the messages of a plan, and appends them to the lease. Returns their bytes, and a batch.
@@ -83,6 +86,7 @@ local function move_fields(lease, plan, lo, hi)
     end
   end
   if #out > 0 then redis.call('RPUSH', lease, unpack(out)) end
+  tallied(out, {waiting = -1, leased = 1})
   return bytes, out
 end
 -- Returns up to where the next messages of a plan are taken; see fitting.lua.
@@ -102,7 +106,7 @@ local function take_groups(lease, n)
       local low = tonumber(line_score(front, 0))
       names = redis.call('ZRANGEBYSCORE', turns, low, low + 1e14 - 1, 'LIMIT', 0, math.min(n - taken, 500))
     end
-    if empty and taken == 0 and has_suspects and
+    if empty and taken == 0 and redis.call('ZCARD', suspects) > 0 and
         (#names == 0 or is_turn_of_isolated(tonumber(redis.call('GET', fence) or 0))) then
       return take_isolated(lease, n, redis.call('ZRANGE', suspects, 0, 99))
     end
@@ -142,6 +146,7 @@ local function take_groups(lease, n)
     end
     store(names)
   end
+  keep_counts()
   return taken, kept, 0, 0
 end
 local function take(_, lease_to_fill, n) return take_groups(lease_to_fill, n) end
