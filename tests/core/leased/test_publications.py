@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core import LeasedConfig, NewMessage
+from rmq_core import LeasedConfig, LeasedQueue, NewMessage
 from rmq_core.errors import ConfigurationError, PayloadError, QueueFull
+from rmq_core.leased import grouping
 from rmq_core.policy import Overflow
 from rmq_core.transfer.exporting import Export, ExportFile
 from rmq_core.transfer.importing import Import, ImportOptions
@@ -59,7 +60,14 @@ def test_it_does_not_end_while_messages_are_being_published(world: World, publis
     assert not done(queue) or not queue.stats().ready
     drain(consumer)
     assert done(queue)
-    assert queue.publication(NAME).acked == queue.publication(NAME).messages
+    assert queue.publication(NAME)[1:7] == (
+        3000 if publish == "many" else 6000,
+        0,
+        0,
+        3000 if publish == "many" else 6000,
+        0,
+        0,
+    )
 
 
 def test_a_waiting_caller_is_woken_by_the_end(world: World) -> None:
@@ -120,10 +128,14 @@ def test_publishers_that_died_end_it_ten_minutes_later(world: World) -> None:
     record[6] = b"1"
     world.client.hset(key("publications"), NAME, b" ".join(record))
     assert done(queue)
-    queue.publish_many(["b"], publication=NAME)  # by a retry, which counts as the only publisher
+    queue.publish("b", publication=NAME)  # it was only slow
+    drain(queue)
+    assert not done(queue)
+    world.client.hset(key("publications"), NAME, b" ".join(record))
+    queue.publish_many(["c"], publication=NAME)  # by a retry, which counts as the only publisher
     assert not done(queue)
     drain(queue)
-    assert counts(queue) == (0, 0, 2, 0, 0)
+    assert done(queue)
     assert done(queue)
 
 
@@ -137,22 +149,25 @@ def test_a_publisher_whose_call_fails_does_not_hold_it_open(world: World) -> Non
 
 def test_dead_letters_are_done_and_redriven_ones_are_not(world: World) -> None:
     queue = counting(world, max_deliveries=1)
-    queue.publish_many(["a", "b", "c"], publication=NAME)
-    lease = queue.claim(max_messages=2)
+    queue.publish_many(["a", "b", "c", "d"], publication=NAME)
+    lease = queue.claim(max_messages=3)
+    queue.nack(lease, messages=lease.messages[:1])
+    assert counts(queue) == (1, 2, 0, 1, 0)
+    queue.ack(lease, messages=lease.messages[1:2])
     expire(world, lease.id)
     queue.backlog()
     queue.nack(queue.claim())
-    assert counts(queue) == (0, 0, 0, 3, 0)
+    assert counts(queue) == (0, 0, 1, 3, 0)
     assert done(queue)
     assert queue.admin.redrive(1) == 1
-    assert counts(queue) == (1, 0, 0, 2, 0)
+    assert counts(queue) == (1, 0, 1, 2, 0)
     letters = queue.admin.dead_letters()
     assert queue.admin.redrive_some([letters[0].id]) == 1
     assert queue.admin.edit(letters[1].id, headers={})  # it is no part of the publication any more
-    assert counts(queue) == (2, 0, 0, 0, 1)
+    assert counts(queue) == (2, 0, 1, 0, 1)
     assert not done(queue)
     assert len(drain(queue)) == 3
-    assert counts(queue) == (0, 0, 2, 0, 1)
+    assert counts(queue) == (0, 0, 3, 0, 1)
     assert done(queue)
 
 
@@ -228,6 +243,37 @@ def test_groups_stay_while_a_publication_has_not_ended(world: World) -> None:
     queue.admin.configure(reset="groups")
     with pytest.raises(ConfigurationError, match="has no groups"):
         queue.publication(NAME)
+
+
+def test_a_publication_that_begins_while_groups_are_removed_keeps_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, store = counting(world), grouping._store
+    queue.publish_many(map(str, range(1500)), group="a")
+
+    def late(engine: Any, policy: Any) -> Any:
+        with LeasedQueue(world.url, "q") as other:
+            other.publish_many(["x", "y"], publication=NAME)
+        return store(engine, policy)
+
+    monkeypatch.setattr(grouping, "_store", late)
+    with pytest.raises(ConfigurationError, match="has not ended"):
+        queue.admin.configure(reset="groups")
+    assert counts(queue) == (2, 0, 0, 0, 0)
+    assert len(drain(queue)) == 1502
+    assert (counts(queue), done(queue)) == ((0, 0, 2, 0, 0), True)
+
+
+def test_messages_that_come_to_groups_later_are_no_part_of_a_publication(world: World) -> None:
+    source, plain = counting(world, "source"), world.queue()
+    source.publish_many(["a", "b"], publication=NAME)
+    source.admin.pause()
+    Import(plain, "a", ImportOptions()).run(ExportFile(Export(source, "0").lines()))
+    plain.admin.configure(groups="fair")
+    assert plain.publication(NAME).messages == 0
+    plain.publish("c", publication=NAME)
+    assert len(drain(plain)) == 3
+    assert done(plain)
 
 
 def test_a_queue_without_groups_refuses_publications(world: World) -> None:
