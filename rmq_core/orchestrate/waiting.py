@@ -1,10 +1,10 @@
-"""`WaitHub`: waits for work on any number of queues of one server, over a few connections.
+"""`WaitHub`: waits for work or for the end of publications, on any number of queues of one server.
 
-It only polls; it claims nothing. Each queue with waiters has one task. It polls on a notification, when a message is
-due, and at least every 5 s, then resolves all its waiters. A subscription is one-shot: each poll re-arms it, so a
-thousand publishes between polls send one notification. While notifications keep coming but bring too little work for
-the waiters, the interval between polls grows to one second; a new wait, or a notification after a quiet time, polls at
-once. All polls share one connection; polls due together share one write.
+It only polls, over a few connections; it claims nothing. Each queue with waiters has one task. It polls on a
+notification, when a message is due, and at least every 5 s, then resolves all its waiters. A subscription is one-shot:
+each poll re-arms it, so a thousand publishes between polls send one notification. While notifications keep coming but
+bring too little work for the waiters, the interval between polls grows to one second; a new wait, or a notification
+after a quiet time, polls at once. All polls share one connection; polls due together share one write.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.connection.clients import async_client, is_cluster
-from rmq_core.errors import WrongKeyType
+from rmq_core.errors import ConfigurationError, WrongKeyType
 from rmq_core.exchange import Exchange, together
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.inspecting import Glance, glance, poll_backlog
+from rmq_core.leased.publications import publication
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.orchestrate.limits import Threshold
-from rmq_core.policy import seconds, whole
-from rmq_core.reports import Backlog
+from rmq_core.policy import checked_group, seconds, whole
+from rmq_core.reports import Backlog, Publication
 
 if TYPE_CHECKING:
     from rmq_core.exchange.aio import AsyncDriver
@@ -134,11 +135,12 @@ _PACE_S, _SELDOM_S = 0.2, 1.0
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """One caller's wait: its threshold and its future."""
+    """One caller's wait: for enough work, or for the end of a publication, and its future."""
 
     enough: Threshold
-    answer: asyncio.Future[Backlog]
+    answer: asyncio.Future[Any]
     on_pause: Callable[[Backlog], None] | None = None
+    publication: str | None = None
     context: Context = field(default_factory=copy_context)
     reported: bool = False
 
@@ -208,7 +210,23 @@ class WaitHub:
         enough = Threshold(
             whole("min_messages", min_messages, minimum=1), None if max_age is None else seconds("max_age", max_age)
         )
-        waiter = Waiter(enough, asyncio.get_running_loop().create_future(), on_pause)
+        found: Backlog = await self._wait(queue, Waiter(enough, _future(), on_pause), patience_s)
+        return found
+
+    async def wait_for_publication(
+        self, queue: str, name: str, *, timeout: timedelta | float | None = None
+    ) -> Publication:
+        """Return when a publication has ended; see `LeasedQueue.publication`.
+
+        timeout: seconds or timedelta; without it, wait forever. Raises TimeoutError after it, ConfigurationError for a
+        queue without groups.
+        """
+        patience_s = None if timeout is None else seconds("timeout", timeout)
+        waiter = Waiter(Threshold(1, None), _future(), publication=checked_group(name, "publication"))
+        found: Publication = await self._wait(queue, waiter, patience_s)
+        return found
+
+    async def _wait(self, queue: str, waiter: Waiter, patience_s: float | None) -> Any:
         watch = self._watch(queue)
         watch.waiters.add(waiter)
         watch.asked.set()
@@ -278,6 +296,9 @@ class WaitHub:
         backlog, due_s = await watch.poller.poll(watch.engine, watch.driver)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
         for waiter in list(watch.waiters):
+            if waiter.publication is not None:
+                await self._end(watch, waiter)
+                continue
             waiter.report_pause(backlog)
             if waiter.enough.met_by(backlog):
                 watch.waiters.discard(waiter)
@@ -287,10 +308,30 @@ class WaitHub:
                 pause_s = min(pause_s, waiter.enough.met_in(backlog, _LONGEST_S))
         return max(0.001, pause_s)
 
+    async def _end(self, watch: WatchedQueue, waiter: Waiter) -> None:
+        """Resolve the wait for a publication that has ended. The notification was requested before it is read."""
+        try:
+            found = await watch.driver.run(publication(watch.engine, waiter.publication or ""))
+        except ConfigurationError as error:
+            if not waiter.answer.done():
+                waiter.answer.set_exception(error)
+        else:
+            if not found.done:
+                return
+            if not waiter.answer.done():
+                waiter.answer.set_result(found)
+        finally:
+            await watch.driver.close()
+        watch.waiters.discard(waiter)
+
     def _notify(self, channel: bytes) -> None:
         for watch in self._watches.values():
             if watch.engine.keys.channel == channel:
                 watch.notified.set()
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
 
 
 async def _happens(event: asyncio.Event, within_s: float) -> bool:

@@ -61,6 +61,41 @@ async def test_a_wait_on_a_paused_queue_says_so_and_goes_on_until_resumed(hub: W
     assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 2
 
 
+async def test_a_wait_for_a_publication_ends_with_it(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.admin.configure(groups="fair")
+    for _ in range(10):  # a notification that a busy machine delays is made up for by a poll, five seconds later
+        await queue.publish_many(["a", "b"], publication="p")
+        lease = await queue.claim(max_messages=2)
+        assert lease is not None
+        waiting = [asyncio.create_task(hub.wait_for_publication("q", "p", timeout=PATIENCE_S)) for _ in range(3)]
+        await watched(queue.client, "q")
+        began = asyncio.get_running_loop().time()
+        await queue.ack(lease)
+        assert [found.done for found in await asyncio.gather(*waiting)] == [True] * 3
+        if asyncio.get_running_loop().time() - began < 3:
+            break
+    else:
+        raise AssertionError("the end of a publication woke no wait")
+    assert (await hub.wait_for_publication("q", "p")).acked >= 2
+
+
+async def test_a_wait_for_a_publication_takes_back_what_a_dead_worker_holds(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.admin.configure(groups="fair", max_deliveries=1)
+    await queue.publish("a", publication="p")
+    lease = await queue.claim()
+    assert lease is not None
+    await queue.client.zadd(key("leases"), {lease.id: 1})
+    assert (await hub.wait_for_publication("q", "p", timeout=PATIENCE_S)).dead == 1
+
+
+async def test_a_wait_for_a_publication_that_cannot_end_is_refused(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish("a")
+    with pytest.raises(ConfigurationError, match="has no groups"):
+        await hub.wait_for_publication("q", "p", timeout=PATIENCE_S)
+    with pytest.raises(TimeoutError):
+        await hub.wait("q", min_messages=2, timeout=0.1)
+
+
 async def test_a_backlog_shows_whether_anything_was_claimed_since_the_one_before(queue: LeasedQueue) -> None:
     await queue.publish_many(["a", "b"])
     first = await queue.backlog()
