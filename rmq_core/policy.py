@@ -145,6 +145,7 @@ class Durability:
 _MOST_WEIGHTS = 1000
 _GROUP_LENGTH = 200
 GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER = "rmq-group", "rmq-priority", "rmq-publication"
+UNIQUE_HEADER = "rmq-unique"
 _GROUPS = re.compile(r"(?:(fair|exclusive)|concurrent (\d+))(?: (\{.*\}))?")
 
 

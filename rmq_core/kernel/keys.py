@@ -20,6 +20,7 @@ rmq:{q}:held_before  set     leases from before the limit of groups, until the l
 rmq:{q}:publications hash    publication -> how many of its messages wait, are leased, ..., in a queue of format 2
 rmq:{q}:watchers     zset    who waits for the end of a publication -> ms, when that expires
 rmq:{q}:finished     list    tokens that wake them; expires
+rmq:{q}:unique       hash    128-bit digest of a key that is taken until its message is settled -> where that is
 rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, any other use adds two
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
@@ -132,6 +133,7 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     publications: bytes
     watchers: bytes
     finished: bytes
+    unique: bytes
     layouts = ("", "grouped")
     derived = MappingProxyType(
         {"group_holds": ("holds_of", ("lease",)), "ended_holds": ("holds_of", ("acked_lease", "lease"))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
@@ -57,7 +57,9 @@ class LeasedConfig(PayloadLimits):
     backoff: delay of a nacked message when the nack names none.
     max_ready: how many messages may wait (ready and delayed). overflow: what publish does above that number.
     dedup: deduplicate by payload when publish names no key. dedup_key: returns the key of a payload, which replaces
-    the payload's digest. dedup_window: how long a deduplication key is remembered.
+    the payload's digest. dedup_window: how long a deduplication key is remembered. dedup_until: with
+    "settled", a key is taken until its message is acked, dead or deleted, and no longer; this needs groups, and so it
+    has to be stored with the queue.
     settled_ttl: how long the queue remembers that a lease id was acked as a whole.
     max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are kept.
     durability: what publish and ack wait for. retry_budget: how long a call is retried while Redis does not answer.
@@ -77,6 +79,7 @@ class LeasedConfig(PayloadLimits):
     dedup: bool = field(default=False, metadata=STORED)
     dedup_key: Callable[[Any], str] | None = None
     dedup_window: timedelta | float = field(default=3600, metadata=STORED)
+    dedup_until: Literal["window", "settled"] = field(default="window", metadata=STORED)
     settled_ttl: timedelta | float = field(default=7 * 86400, metadata=STORED)
     max_dead: int = field(default=100_000, metadata=STORED)
     completed_log: int = field(default=0, metadata=STORED)
@@ -99,6 +102,12 @@ class LeasedConfig(PayloadLimits):
         if self.overflow == Overflow.DROP_OLDEST and (self.dedup or self.dedup_key is not None):
             raise ConfigurationError(
                 "overflow DROP_OLDEST cannot be combined with dedup: a dropped message could not be published again"
+            )
+        if self.dedup_until not in ("window", "settled"):
+            raise ConfigurationError(f"dedup_until must be 'window' or 'settled', not {self.dedup_until!r}")
+        if self.dedup_until == "settled" and self.groups is None:
+            raise ConfigurationError(
+                "dedup_until 'settled' needs groups: queue.admin.configure(groups='fair', dedup_until='settled')"
             )
         check_groups(self.groups)
         if self.groups is not None and self.overflow == Overflow.DROP_OLDEST:

@@ -77,6 +77,8 @@ def set_groups(engine: LeasedEngine, policy: Groups | None) -> Exchange[None]:
         yield from _ungroup(engine)
     if policy:
         yield from _store(engine, policy)
+    else:
+        yield Command(("UNLINK", engine.keys.unique))
 
 
 def _present(engine: LeasedEngine) -> Exchange[Groups | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from math import inf
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
@@ -13,7 +14,7 @@ from rmq_core.envelope.matching import Match, Test, chosen_by
 from rmq_core.envelope.payloads import decode_payload, encode_headers, encode_payload, key_bytes, key_digest, one_line
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Command, Exchange, number_after
+from rmq_core.exchange import Call, Command, Exchange, number_after, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.dead_reasons import reasons_in
 from rmq_core.kernel.keys import QUEUES, UNHELD, check_name
@@ -296,13 +297,22 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
 
 def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key be published again before its window ends; return False when it was not remembered."""
-    known = engine.keys.dedup(key_digest(dedup_key))
-    reply = yield script("leased/purge", key=known, kind="string")
+    digest = key_digest(dedup_key)
+    if engine.config.dedup_until == "settled" and (yield Command(("HDEL", engine.keys.unique, digest.hex()))):
+        return True
+    reply = yield script("leased/purge", key=engine.keys.dedup(digest), kind="string")
     return bool(number_after(b"removed ", reply))
 
 
 def remembered(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[float | None]:
-    """Return for how many seconds a deduplication key is still remembered; None if it is not, and can be published."""
+    """Return for how many seconds a deduplication key is still remembered; None if it is not, and can be published.
+
+    With `dedup_until="settled"`, a key is remembered for an unknown time: infinity.
+    """
+    if engine.config.dedup_until == "settled":
+        place = text_of((yield Command(("HGET", engine.keys.unique, key_digest(dedup_key).hex()))) or "")
+        held = place.startswith("l") and (yield Command(("ZSCORE", engine.keys.leases, place[1:])))
+        return inf if place == "w" or held not in (False, None) else None
     left_ms = yield Command(("PTTL", engine.keys.dedup(key_digest(dedup_key))))
     return left_ms / 1000 if left_ms >= 0 else None
 

@@ -22,6 +22,7 @@ if #messages == 1 and #markers == 0 and delay_ms == '0' and stamp_ms == '0' and 
 end
 -- include: ready
 -- include: arrived
+-- include: distinct
 -- include: stamp
 -- include: notify
 delay_ms, max_ready, count = tonumber(delay_ms), tonumber(max_ready), tonumber(count)
@@ -51,6 +52,11 @@ if keys > 0 then
 end
 if keys > 1 and #unmarked > 0 and redis.call('EXISTS', unpack(unmarked)) > 0 then -- MGET ignores a wrong type
   return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
+end
+if distinct then
+  local apart
+  fresh, apart = distinct(fresh)
+  verdicts = apart or verdicts
 end
 local dropped, isolated = 0, 0
 if max_ready > 0 and #fresh > 0 then

@@ -42,6 +42,7 @@ from rmq_core.policy import (
     GROUP_HEADER,
     PRIORITY_HEADER,
     PUBLICATION_HEADER,
+    UNIQUE_HEADER,
     Overflow,
     checked_group,
     checked_priority,
@@ -480,6 +481,9 @@ def _entry(
     config, message_id = engine.config, new_id() if message_id is None else _checked_id(message_id)
     kind, data = encode_payload(payload, config)
     digest = digest_of(engine, dedup_key, payload, kind, data)
+    if digest is not None and config.dedup_until == "settled":
+        named = json.loads(headers) if headers else {}
+        headers, digest = encode_headers({**named, UNIQUE_HEADER: digest.hex()}), None
     return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
 
 

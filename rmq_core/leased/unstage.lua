@@ -19,6 +19,7 @@ if earlier then return earlier end
 -- include: fitting
 -- include: restock
 -- include: arrived
+-- include: distinct
 local first, plain = redis.call('LINDEX', staged, 0), count == ''
 if not first then redis.call('ZREM', leases, publication) end
 local held = redis.call('LLEN', stage)
@@ -40,13 +41,14 @@ redis.call('PERSIST', stage) -- Redis allows this write at maxmemory and then la
 local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then
-  moved = restock(stage, held, most, element)
-  accepted, added = moved, true
+  local refused
+  moved, refused = restock(stage, held, most, element)
+  accepted, added = moved - (refused or 0), true
 end
 while not plain and moved < most and bytes < 8388608 do
   local got = redis.call('LPOP', stage, math.min(most - moved, fitting(stage, 0, moved, bytes)))
   if not got then break end
-  local undelayed, fresh_ones = {}, {}
+  local undelayed = {}
   for i = 1, #got do
     local entry, delay_ms, fresh = got[i], 0, true
     bytes = bytes + #entry
@@ -62,7 +64,9 @@ while not plain and moved < most and bytes < 8388608 do
         if fresh then redis.call('SET', key, nonce, 'PX', window_ms) end
       end
     end
-    if fresh then accepted, fresh_ones[#fresh_ones + 1] = accepted + 1, entry end
+    if fresh and distinct then fresh = #distinct({entry}) == 1 end
+    if fresh then accepted = accepted + 1 end
+    if fresh and arrived then arrived({entry}) end -- at once, for the next one may have the same key
     if fresh and delay_ms > 0 then
       set_delayed(delayed, now + delay_ms, entry)
       due = math.min(due or now + delay_ms, now + delay_ms)
@@ -71,7 +75,6 @@ while not plain and moved < most and bytes < 8388608 do
     end
   end
   if #undelayed > 0 then added = append(unpack(undelayed)) end
-  if arrived then arrived(fresh_ones) end
   moved = moved + #got
 end
 if moved == held then redis.call('LPOP', staged) end

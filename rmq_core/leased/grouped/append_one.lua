@@ -1,11 +1,11 @@
--- Adds one message without priority and publication whose group is in line, held or new; returns false for any other. It needs none of
+-- Adds one message without priority, publication and unique key whose group is in line, held or new; returns false for any other. It needs none of
 -- the functions in ready.lua, whose definition would take as long.
 -- KEYS: ready  groups  grouped  turns
 -- include: group_in
 local function has_room(_) return false end
 local function append_one(envelope)
   local stop = string.match(envelope, '^%d+ %d+ 0 ()')
-  if string.find(envelope, '"rmq-p', stop, true) then return false end -- it has a priority or a publication
+  if string.find(envelope, '"rmq%-[pu]', stop) then return false end
   local policy, name = redis.call('GET', ready), group_in(envelope, stop)
   local got = redis.call('HMGET', groups, '\0', name)
   local time, claimable, count = string.match(got[1] or '0 0 0', '^(%S+) (%S+) (%S+)$')

@@ -1,6 +1,8 @@
 -- Counts messages that were added to the queue. letters: the dead letters that they were before.
 -- include: publications
+-- include: unique
 local function arrived(envelopes, letters)
+  if set_unique(envelopes, 'w') then drop_some() end
   if letters and publication_of(letters[1]) == publication_of(envelopes[1]) then
     counted(letters, {dead = -1, waiting = 1})
   else -- new ones, or an edited one

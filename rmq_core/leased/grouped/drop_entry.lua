@@ -1,6 +1,7 @@
 -- Removes a delayed message, or one of equal messages that wait: the newest or the oldest.
 -- include: ready
 -- include: publications
+-- include: unique
 -- Returns the number of a message in its group, which is read from the end if the newest of equal ones is wanted.
 local function number_of(name, entry, newest)
   local r = record_of(name)
@@ -19,7 +20,10 @@ end
 local function drop_entry(key, entry, kind)
   if kind == 'zset' then
     local gone = redis.call('ZREM', key, entry)
-    if gone > 0 then counted({entry}, {waiting = -1, removed = 1}) end
+    if gone > 0 then
+      counted({entry}, {waiting = -1, removed = 1})
+      set_unique({entry})
+    end
     keep_counts()
     return gone
   end
@@ -31,6 +35,7 @@ local function drop_entry(key, entry, kind)
   if in_line(r) then line.claimable = line.claimable - 1 end
   store({name})
   counted({entry}, {waiting = -1, removed = 1})
+  set_unique({entry})
   keep_counts()
   return 1
 end

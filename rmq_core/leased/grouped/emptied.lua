@@ -2,19 +2,35 @@
 -- delayed messages of some scores, which are about to be deleted.
 -- include: ready
 -- include: publications
-local function in_delayed(delayed, low, high)
-  local found, at = {}, 0
-  while redis.call('EXISTS', publications) == 1 do
-    local page = redis.call('ZRANGEBYSCORE', delayed, low, high, 'LIMIT', at, 500)
-    add_each(found, page)
+-- include: unique
+-- Calls a function with the delayed messages, page by page, if they may be counted or have keys.
+local function each_delayed(delayed, low, high, call)
+  local at, page = 0, redis.call('EXISTS', publications, unique) > 0 and {}
+  while page do
+    page = redis.call('ZRANGEBYSCORE', delayed, low, high, 'LIMIT', at, 500)
+    call(page)
     at = at + 500
-    if #page < 500 then break end
+    if #page < 500 then return end
   end
-  return found
 end
 local function forgotten(delayed, low, high)
-  for name, n in pairs(in_delayed(delayed, low, high)) do recount_in(name, n, {waiting = -1, removed = 1}) end
+  each_delayed(delayed, low, high, function(page)
+    counted(page, {waiting = -1, removed = 1})
+    set_unique(page)
+  end)
   keep_counts()
+end
+-- Frees the keys of all waiting messages.
+local function free_waiting()
+  local cursor, gone = '0', {}
+  repeat
+    local page = redis.call('HSCAN', unique, cursor, 'COUNT', 1000)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      if page[2][i + 1] == 'w' then gone[#gone + 1] = page[2][i] end
+    end
+  until cursor == '0'
+  for lo = 1, #gone, 4000 do redis.call('HDEL', unique, unpack(gone, lo, math.min(#gone, lo + 3999))) end
 end
 local function emptied()
   local count, cursor, held = size_of(), '0', {}
@@ -31,7 +47,12 @@ local function emptied()
   for i = 1, #held do known[held[i]].count, known[held[i]].was = 0, 'n' end
   redis.call('DEL', groups)
   store(held)
-  local rest = in_delayed(delayed, '-inf', '+inf')
+  local rest = {}
+  free_waiting()
+  each_delayed(delayed, '-inf', '+inf', function(page)
+    add_each(rest, page)
+    set_unique(page, 'w')
+  end)
   for _, name in ipairs(redis.call('HKEYS', publications)) do
     local c = counts_of(name)
     c.waiting, c.removed = rest[name] or 0, c.removed + c.waiting - (rest[name] or 0)

@@ -5,6 +5,7 @@
 -- include: ready
 -- include: notify
 -- include: publications
+-- include: unique
 local function let_go(names)
   local blocked = redis.call('SREM', held_before, lease_id)
   if #names == 0 and blocked == 0 then return end
@@ -37,9 +38,11 @@ local function ended()
 end
 local function acked_alone(lease, indexes)
   local _, tallies = groups_held()
-  if not next(tallies) then return end
+  if not next(tallies) and redis.call('EXISTS', unique) == 0 then return end
   for i = 1, #indexes do
-    local found = counted({redis.call('LINDEX', lease, indexes[i] + 1)}, {leased = -1})
+    local envelopes = {redis.call('LINDEX', lease, indexes[i] + 1)}
+    local found = counted(envelopes, {leased = -1})
+    set_unique(envelopes)
     for name in pairs(found) do redis.call('HINCRBY', ended_holds, '\1' .. name, -1) end
   end
   keep_counts()

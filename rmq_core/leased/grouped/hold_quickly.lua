@@ -13,7 +13,7 @@ local function hold_quickly(k, o, now)
   local first, next, size, active, turn, rest = string.match(got[2] or '', '^t (%S+) (%S+) (%S+) (%S+) (%S+)(.*)$')
   local field = first and front .. '\0' .. first
   local envelope = field and redis.call('HGET', grouped, field)
-  if not envelope or string.find(envelope, '"rmq-publication"', 1, true) then return nil end
+  if not envelope or string.find(envelope, '"rmq%-[pu][un]') then return nil end
   local time, claimable, count = string.match(got[1], '^(%S+) (%S+) (%S+)$')
   o.mark = '.g'
   local token, deadline, limit = next_token(k, o), deadline_of(o, now), tonumber(policy)

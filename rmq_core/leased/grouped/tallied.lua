@@ -1,7 +1,10 @@
 -- Counts messages that a lease gets or gives back, and in what the lease holds.
 -- KEYS: group_holds
 -- include: publications
+-- include: unique
 local function tallied(envelopes, changes)
+  local place = changes.waiting == 1 and 'w' or changes.leased == 1 and 'l' .. string.match(group_holds, '}:holds:(.*)$')
+  set_unique(envelopes, place or nil)
   for name, n in pairs(counted(envelopes, changes)) do
     redis.call('HINCRBY', group_holds, '\1' .. name, changes.leased * n)
   end

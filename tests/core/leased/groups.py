@@ -8,8 +8,8 @@ from typing import Any
 
 from rmq_core import LeasedConfig, LeaseLost
 from rmq_core.errors import ConfigurationError
-from rmq_core.messages import Lease
-from tests.core.leases import key
+from rmq_core.messages import Lease, NewMessage
+from tests.core.leases import engine_of, key
 from tests.core.worlds import World
 
 NAMES = ["a", "b", "ü ", "d", "e"]
@@ -31,6 +31,7 @@ class Groups:
         self.published: dict[str, set[str]] = defaultdict(set)
         self.ids: dict[str, str] = {}
         self.cancelled: set[str] = set()
+        self.keys: dict[str, str] = {}  # of unfinished messages that have a deduplication key
         self.steady = True  # the present policy has kept the order from the start
         self.set_policy(policy)
 
@@ -45,6 +46,7 @@ class Groups:
     def run(self, steps: int) -> None:
         """Do random calls, then settle everything."""
         calls = [self.publish] * 5 + [self.claim] * 6 + [self.ack] * 4 + [self.some] * 3
+        calls += [self.publish_unique] * 2
         calls += [self.nack, self.release, self.expire, self.claim_next, self.cancel, self.redrive]
         for step in range(steps):
             self.chance.choice(calls)()
@@ -52,6 +54,29 @@ class Groups:
                 self.audit()
         self.audit()
         self.finish()
+
+    def publish_unique(self) -> None:
+        """Publish with a key, which is accepted unless an unfinished message has it."""
+        if not self.policy:
+            return
+        self.done({str(message.payload) for message in self.queue.admin.dead_letters(10_000)})
+        dedup_key, texts = self.chance.choice("klmnop"), [f"a-{self.number}", f"a-{self.number + 1}"]
+        self.number += 2
+        taken = dedup_key in self.keys.values()
+        new = [NewMessage(text, dedup_key=dedup_key, group="a") for text in texts]
+        if self.chance.random() < 0.5:
+            report = self.queue.publish_many(new)
+            assert [each is not None for each in report.ids] == [not taken, False], (dedup_key, self.keys)
+            self.ids[texts[0]] = report.ids[0]
+        else:
+            done = self.queue.publish(texts[0], dedup_key=dedup_key, group="a")
+            assert done.accepted == (not taken), (dedup_key, self.keys)
+            self.ids[texts[0]] = done.id
+        if not taken:
+            self.order["a"].append(texts[0])
+            self.keys[texts[0]] = dedup_key
+        else:
+            del self.ids[texts[0]]
 
     def publish(self) -> None:
         group, count = self.chance.choice([*NAMES, None]), self.chance.choice([1, 1, 3, 70])
@@ -114,6 +139,8 @@ class Groups:
         return self.leases[self.chance.choice(sorted(self.leases))]
 
     def done(self, texts: set[str]) -> None:
+        for text in texts & self.keys.keys():
+            del self.keys[text]
         for group in self.order:
             if texts & set(self.order[group]):
                 self.order[group] = [text for text in self.order[group] if text not in texts]
@@ -184,12 +211,16 @@ class Groups:
         """Change the policy on the live queue."""
         queue = self.queue
         try:
-            queue.admin.configure(**({"reset": "groups"} if policy is None else {"groups": policy}))
+            until = {"groups": policy, "dedup_until": "settled"}
+            queue.admin.configure(**({"reset": "groups,dedup_until"} if policy is None else until))
         except ConfigurationError as error:
             if "has not ended" not in str(error):
                 raise
             assert any(not self.queue.publication(name).done for name in self.published)
             return
+        for each in self.queues:  # which else follow within a second
+            engine_of(each).look_at = 0
+            each.stats()
         if not policy or not self.policy or ("fair" in policy) != ("fair" in self.policy):
             self.published.clear()  # counts end where messages wait in one line for a moment
         # Only a policy that was exclusive throughout has kept the order of what is held.

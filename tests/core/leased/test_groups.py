@@ -32,7 +32,9 @@ def test_a_policy_changes_on_a_live_queue_and_nothing_is_lost(world: World, full
         groups = Groups(world, f"changes {seed}", None, counted=seed % 2 == 1)
         for policy in groups.chance.sample([None, *POLICIES], 4):
             for _ in range(30):
-                groups.chance.choice([groups.publish, groups.claim, groups.ack, groups.some, groups.expire])()
+                groups.chance.choice(
+                    [groups.publish, groups.publish_unique, groups.claim, groups.ack, groups.some, groups.expire]
+                )()
             groups.set_policy(policy)
             groups.audit()
         groups.finish()
