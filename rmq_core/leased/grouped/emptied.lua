@@ -20,14 +20,14 @@ local function forgotten(delayed, low, high)
   end)
   keep_counts()
 end
--- Frees the keys of all waiting messages.
-local function free_waiting()
+-- Frees the keys of all waiting messages but these.
+local function free_waiting(kept)
   local cursor, gone = '0', {}
   repeat
     local page = redis.call('HSCAN', unique, cursor, 'COUNT', 1000)
     cursor = page[1]
     for i = 1, #page[2], 2 do
-      if page[2][i + 1] == 'w' then gone[#gone + 1] = page[2][i] end
+      if page[2][i + 1] == 'w' and not kept[page[2][i]] then gone[#gone + 1] = page[2][i] end
     end
   until cursor == '0'
   for lo = 1, #gone, 4000 do redis.call('HDEL', unique, unpack(gone, lo, math.min(#gone, lo + 3999))) end
@@ -47,12 +47,12 @@ local function emptied()
   for i = 1, #held do known[held[i]].count, known[held[i]].was = 0, 'n' end
   redis.call('DEL', groups)
   store(held)
-  local rest = {}
-  free_waiting()
+  local rest, kept = {}, {}
   each_delayed(delayed, '-inf', '+inf', function(page)
     add_each(rest, page)
-    set_unique(page, 'w')
+    for _, digest in ipairs(digests_in(page)) do kept[digest] = true end
   end)
+  free_waiting(kept)
   for _, name in ipairs(redis.call('HKEYS', publications)) do
     local c = counts_of(name)
     c.waiting, c.removed = rest[name] or 0, c.removed + c.waiting - (rest[name] or 0)
