@@ -28,6 +28,8 @@ class Operation(StrEnum):
     DEAD = "dead"
     LOST = "lost"
     REDRIVE = "redrive"
+    PAUSE = "pause"
+    """The queue paused itself, see `policy.Breaker`; emitted before the `dead` events of the same call."""
 
 
 class EventOutcome(StrEnum):

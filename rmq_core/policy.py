@@ -1,4 +1,4 @@
-"""Policies as small frozen values: backoff, overflow and durability; checks of settings, and times. Pure: no clock."""
+"""Policies as small frozen values, such as backoff and overflow; checks of settings, and times. Pure: no clock."""
 
 from __future__ import annotations
 
@@ -142,6 +142,77 @@ class Durability:
         return reply >= self.replicas
 
 
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_DURATION = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})")
+_BREAKER = re.compile(r"(\d+) in (.+)")
+_LARGEST_FIRST = {"d": 86_400, "h": 3600, "m": 60}
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """When a queue pauses itself: `dead` messages became dead letters `within` a span (seconds or timedelta).
+
+    A circuit breaker (Nygard, "Release It!", 2007) that counts failures in a sliding window of time, as those of
+    Resilience4j and Polly do. Theirs try again by themselves after a while. This one does not, because each try would
+    cost messages: `resume` closes it. What it counts are the dead letters that the queue holds, by the times at which
+    they died; those that were redriven, edited or deleted count no more.
+    """
+
+    dead: int
+    within: timedelta | float
+
+    def __post_init__(self) -> None:
+        whole("pause_after_dead.dead", self.dead, minimum=1)
+        within = seconds("pause_after_dead.within", self.within, minimum=0.001)
+        object.__setattr__(self, "within", within)  # so that 600 and timedelta(minutes=10) are equal
+
+    def __str__(self) -> str:
+        """Return the policy as `configure` takes it: `20 in 10m`."""
+        number, unit = self._span
+        return f"{self.dead} in {number}{unit}"
+
+    @property
+    def stored(self) -> str:
+        """The policy as scripts read it, in milliseconds."""
+        return f"{self.dead} {milliseconds('pause_after_dead.within', self.within)}"
+
+    @property
+    def told(self) -> str:
+        """The reason of a pause: `20 dead letters within 10 minutes`."""
+        number, unit = self._span
+        letters = "1 dead letter" if self.dead == 1 else f"{self.dead} dead letters"
+        return f"{letters} within {number} {_UNITS[unit].removesuffix('s') if number == '1' else _UNITS[unit]}"
+
+    @property
+    def _span(self) -> tuple[str, str]:
+        """The span, as a number and the largest unit in which it is a whole one; seconds if none is."""
+        length = seconds("pause_after_dead.within", self.within)
+        unit = next((unit for unit, size in _LARGEST_FIRST.items() if length % size == 0), "s")
+        return f"{length / _LARGEST_FIRST.get(unit, 1):.15g}", unit
+
+    @classmethod
+    def of_stored(cls, text: str) -> Breaker:
+        """Return the policy that `stored` gave."""
+        dead, ms = text.split(" ")
+        return cls(int(dead), int(ms) / 1000)
+
+
+def check_breaker(value: object, max_dead: int) -> None:
+    """Raise ConfigurationError unless this is a Breaker that counts no more letters than the queue keeps, or None."""
+    if value is None:
+        return
+    if not isinstance(value, Breaker):
+        raise ConfigurationError(
+            "pause_after_dead must be a Breaker, such as Breaker(20, timedelta(minutes=10)), on command lines"
+            f" `20 in 10m`, not {value!r}"
+        )
+    if value.dead > max_dead:
+        raise ConfigurationError(
+            f"pause_after_dead counts {value.dead} dead letters, but max_dead keeps {max_dead}: lower the one or raise"
+            " the other"
+        )
+
+
 _MOST_WEIGHTS = 1000
 _GROUP_LENGTH = 200
 GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER = "rmq-group", "rmq-priority", "rmq-publication"
@@ -228,22 +299,20 @@ def check_groups(value: object) -> None:
 
 STORED: Mapping[str, bool] = {"stored": True}
 """The metadata of a config's field that `configure` can store with a queue, for all of its clients."""
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_DURATION = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})")
 
 
 def as_text(value: Any) -> Any:
     """Return the value of a setting as JSON and command lines have it: None, a number, true, false or a text.
 
-    Texts are `90s`, `raise`, `drop_oldest`, `block 5`, `exponential 1 300 0.5`, `fair`, `exclusive` and `concurrent 3`,
-    the last three also with weights, `fair {"gold": 5}`; other values, such as a Backoff of a program's own, are
-    represented.
+    Texts are `90s`, `raise`, `drop_oldest`, `block 5`, `exponential 1 300 0.5`, `20 in 10m`, `fair`, `exclusive` and
+    `concurrent 3`, the last three also with weights, `fair {"gold": 5}`; other values, such as a Backoff of a program's
+    own, are represented.
     """
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.15g}s"
     if isinstance(value, Overflow):
         return f"block {value.timeout:.15g}" if value.kind == "block" else value.kind
-    if isinstance(value, Groups):
+    if isinstance(value, Breaker | Groups):
         return str(value)
     if isinstance(value, Exponential):
         return f"exponential {value.base:.15g} {value.cap:.15g} {value.jitter:.15g}"
@@ -265,6 +334,8 @@ def of_text(value: Any) -> Any:
     try:
         if found := _DURATION.fullmatch(value):
             return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        if found := _BREAKER.fullmatch(value):
+            return Breaker(int(found[1]), of_text(found[2]))
         if word in {"fair", "exclusive", "concurrent"}:
             return Groups.of(value)
         known: dict[str, Callable[..., Any]] = {"block": Overflow.BLOCK, "exponential": exponential}

@@ -13,7 +13,7 @@ from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQu
 from rmq_core.exchange import Call, Command, Exchange, Interrupted, Patience, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.base import Engine, Method
-from rmq_core.observe.history import HistoryPoint, Mark, QueueTotals
+from rmq_core.observe.history import HistoryPoint, Mark, QueueTotals, actor
 from rmq_core.observe.tally import Flush, Tally, marked, unpacked
 from rmq_core.policy import whole
 
@@ -104,7 +104,7 @@ def mark(engine: Recorder, text: str) -> Exchange[None]:
     """Mark this moment in the history, for example `deployed 1.4`; up to 200 characters are kept."""
     if not isinstance(text, str) or not one_line(text):
         raise ConfigurationError(f"text must say what happened, not {text!r}")
-    yield flushing(engine, nonce(), 1, "", [marked("mark", text)])
+    yield flushing(engine, nonce(), 1, "", [marked("mark", actor(), text)])
 
 
 class Recorded:

@@ -8,7 +8,17 @@ from typing import NamedTuple
 
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
-from rmq_core.policy import STORED, Backoff, check_all, exponential, milliseconds, seconds, whole
+from rmq_core.policy import (
+    STORED,
+    Backoff,
+    Breaker,
+    check_all,
+    check_breaker,
+    exponential,
+    milliseconds,
+    seconds,
+    whole,
+)
 from rmq_core.protocol import Capabilities
 
 CAPABILITIES = Capabilities(
@@ -22,11 +32,12 @@ _LONGEST_BUDGET_S = REMEMBERED_S / 2
 
 
 class ScriptSettings(NamedTuple):
-    """The settings that scripts take, by the names in their headers."""
+    """The settings that scripts take, by the names in their headers. breaker: empty for none."""
 
     max_attempts: int
     max_dead: int
     events_cap: int
+    breaker: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +51,10 @@ class JobsConfig(PayloadLimits):
     backoff: how long a job waits after it failed in a worker; `add(backoff=)` overrides it for one job.
     unique_ttl: how long the id of an `add_unique` stays reserved, counted from the end of its delay.
     settled_ttl: how long the queue remembers that all jobs of a lease id were acked.
-    max_dead: how many dead letters are kept. max_events: how many entries the events stream keeps, 0 for no events.
+    max_dead: how many dead letters are kept.
+    pause_after_dead: pause the queue when so many jobs became dead letters within a span of time, as after a bad
+    deploy: Breaker(20, timedelta(minutes=10)).
+    max_events: how many entries the events stream keeps, 0 for no events.
     result_ttl: how long results are kept.
     retry_budget: how long a call is retried while Redis does not answer.
     history: whether this client, and its worker, counts for `history` and `totals` what it does.
@@ -52,6 +66,7 @@ class JobsConfig(PayloadLimits):
     unique_ttl: timedelta | float = field(default=3600, metadata=STORED)
     settled_ttl: timedelta | float = field(default=7 * 86400, metadata=STORED)
     max_dead: int = field(default=100_000, metadata=STORED)
+    pause_after_dead: Breaker | None = field(default=None, metadata=STORED)
     max_events: int = field(default=10_000, metadata=STORED)
     result_ttl: timedelta | float = field(default=3600, metadata=STORED)
     retry_budget: timedelta | float = 30
@@ -61,6 +76,7 @@ class JobsConfig(PayloadLimits):
         PayloadLimits.__post_init__(self)
         check_all(seconds, self, "lease", "unique_ttl", "settled_ttl", "result_ttl", "retry_budget", minimum=0.001)
         check_all(whole, self, "max_attempts", "max_dead", minimum=1)
+        check_breaker(self.pause_after_dead, self.max_dead)
         whole("max_events", self.max_events)
         if seconds("retry_budget", self.retry_budget) > _LONGEST_BUDGET_S:
             raise ConfigurationError(
@@ -71,7 +87,10 @@ class JobsConfig(PayloadLimits):
 
     @property
     def for_scripts(self) -> ScriptSettings:
-        return ScriptSettings(max_attempts=self.max_attempts, max_dead=self.max_dead, events_cap=self.max_events)
+        return ScriptSettings(
+            max_attempts=self.max_attempts, max_dead=self.max_dead, events_cap=self.max_events,
+            breaker="" if self.pause_after_dead is None else self.pause_after_dead.stored,
+        )  # fmt: skip
 
     @property
     def lease_ms(self) -> int:

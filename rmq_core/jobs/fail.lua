@@ -1,16 +1,17 @@
 -- Fails a job: moves it to the delayed jobs with one more attempt, or to the dead letters. Only the first report
 -- counts.
--- KEYS: slot  ready  delayed  later  dead  events  alarm  result
+-- KEYS: slot  ready  delayed  later  dead  events  alarm  result  paused
 -- ARGV: seq  slot_ttl_ms  group  native, '1' with XACKDEL  entry_id  attempts:number, that failed
 --       to_dead, '1' for the dead letters  delay_ms:number  consumer  reason  max_dead:number  events_cap:number
---       result_ttl_ms, 0 for no result  emit_active, '1' to emit the event 'active' too
--- Reply: 'later', 'dead' and trimmed dead letters, 'gone' or 'superseded'.
+--       breaker, of breaker.lua  result_ttl_ms, 0 for no result  emit_active, '1' to emit the event 'active' too
+-- Reply: 'later', 'dead' and what reported() adds, 'gone' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: envelope
 -- include: jobs_entry
 -- include: later
 -- include: dead
+-- include: guard
 local earlier = replay()
 if earlier then return earlier end
 local entry = redis.call('XRANGE', ready, entry_id, entry_id)[1]
@@ -21,6 +22,7 @@ redis.call('LLEN', dead)
 redis.call('XLEN', events)
 redis.call('LLEN', alarm)
 redis.call('XLEN', result)
+redis.call('STRLEN', paused)
 if not envelope or drop(ready, group, native == '1', {entry_id}) == 0 then return refuse('gone') end
 local now = clock()
 local before = deliveries(envelope)
@@ -37,6 +39,7 @@ if to_dead == '1' then
     redis.call('XADD', result, '*', 'state', 'dead', 'value', reason)
     redis.call('PEXPIRE', result, result_ttl_ms)
   end
+  guard(now)
   return remember(reported('dead'))
 end
 put_later(delayed, later, alarm, now + delay_ms, id, failed)

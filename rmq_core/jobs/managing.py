@@ -159,10 +159,10 @@ def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
     return bool(reply == b"ready")
 
 
-def _set_pause(engine: JobsEngine, stop: str) -> Exchange[None]:
+def _set_pause(engine: JobsEngine, wanted: str) -> Exchange[None]:
     if not engine.prepared:
         yield from prepare(engine)
-    yield script("jobs/pause", engine.keys, group=GROUP, stop=stop)
+    yield script("jobs/pause", engine.keys, group=GROUP, wanted=wanted)
 
 
 def cancel(engine: JobsEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:

@@ -1,12 +1,13 @@
 -- Takes back the jobs of a lease that has expired, whose attempts are used up, or that an operator expires; its holder
 -- is fenced off.
--- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  events  alarm  fence
--- ARGV: seq  slot_ttl_ms  lease_id  nonce  max_attempts:number  max_dead:number  events_cap:number
+-- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  events  alarm  fence  paused
+-- ARGV: seq  slot_ttl_ms  lease_id  nonce  max_attempts:number  max_dead:number  breaker, of breaker.lua  group
+--       events_cap:number
 --       if_used_up, '1' to reclaim before the deadline
 --       earlier_token, which the call for an earlier chunk returned, or ''  reason, for the history
 --       only_of?, the owner that must hold the lease; without it, any owner
--- Reply: 'returned <count> <dead> <left> <token>' and trimmed ones, 'live' (not expired, taken over, or gone), 'owned <owner>' or
---   'superseded'.
+-- Reply: 'returned <count> <dead> <left> <token>' and what reported() adds, 'live' (not expired, taken over, or gone),
+--   'owned <owner>' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: jobs_entry
@@ -37,7 +38,8 @@ for i, entry in ipairs(redis.call('XRANGE', lease, '-', '+', 'COUNT', 1000)) do
   ids[i], envelopes[i] = entry[1], envelope_of(entry[2])
 end
 local line = table.concat({'expired', now, head.owner, reason}, '\t') .. '\n'
-local how = {add = head.takeovers + 1, entry = line, limit = max_attempts, max_dead = max_dead, events = events_cap}
+local how = {add = head.takeovers + 1, entry = line, limit = max_attempts, max_dead = max_dead, events = events_cap,
+             now = now}
 local _, buried = give_jobs_back(k, how, envelopes)
 if #ids > 0 then redis.call('XDEL', lease, unpack(ids)) end
 local left = redis.call('XLEN', lease)

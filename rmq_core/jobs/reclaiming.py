@@ -7,9 +7,9 @@ from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.jobs.state import JobsEngine, check_text, refused
+from rmq_core.jobs.state import GROUP, JobsEngine, check_text, refused
 from rmq_core.kernel.keys import check_name
-from rmq_core.kernel.settling import Reclaimed, expired, without_trimmed
+from rmq_core.kernel.settling import Reclaimed, expired, without_report
 from rmq_core.reports import SettleReport
 
 
@@ -40,9 +40,9 @@ def _reclaimed(engine: JobsEngine, lease_id: str, early: str, reason: str = "", 
     while True:
         reply = yield script(
             "jobs/reclaim", keys, engine.settings, lease=keys.lease(lease_id), lease_id=lease_id, nonce=nonce(),
-            if_used_up=early, earlier_token=token, reason=reason, **required,
+            if_used_up=early, earlier_token=token, reason=reason, group=GROUP, **required,
         )  # fmt: skip
-        words = without_trimmed(engine, reply).decode().split(" ")
+        words = without_report(engine, reply).decode().split(" ")
         if words[0] == "owned":
             return done._replace(owner=reply.decode().partition(" ")[2])
         if reply == b"live":

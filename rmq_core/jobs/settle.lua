@@ -1,10 +1,10 @@
 -- Acks, nacks or releases the jobs of a lease, all or some. Settling the last one ends the lease. If all are
 -- nacked or released, one call moves at most 1,000.
--- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  done  events  alarm
+-- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  done  events  alarm  paused
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delay_ms:number  reason  max_attempts:number
---       max_dead:number  done_ttl_ms, 0 for none  events_cap:number  indexes..., none for all
--- Reply: 'settled <count> <dead> <left> [<a letter per index>]' and trimmed dead letters, 'lost' or 'superseded'. s settled, d dead,
---   a settled before, m missing.
+--       max_dead:number  breaker, of breaker.lua  group  done_ttl_ms, 0 for none  events_cap:number  indexes..., none for all
+-- Reply: 'settled <count> <dead> <left> [<a letter per index>]' and what reported() adds, 'lost' or 'superseded'. s settled,
+--   d dead, a settled before, m missing.
 -- include: clock
 -- include: replay
 -- include: jobs_entry
@@ -19,7 +19,7 @@ local k = {ready = ready, delayed = delayed, later = later, dead = dead, leases 
 check_job_types(k)
 redis.call('STRLEN', done)
 local now, all = clock(), #indexes == 0
-local how = {add = head.takeovers, entry = '', limit = max_attempts, max_dead = max_dead, events = events_cap}
+local how = {add = head.takeovers, entry = '', limit = max_attempts, max_dead = max_dead, events = events_cap, now = now}
 if verb == 'nack' then
   how.add, how.entry = head.takeovers + 1, table.concat({'nack', now, head.owner, reason}, '\t') .. '\n'
   if delay_ms > 0 then how.due = now + delay_ms end

@@ -10,8 +10,8 @@ from rmq_core.errors import LeaseLost
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.jobs.state import JobsEngine, refused
-from rmq_core.kernel.settling import Some, deadline_of, extend_each, lost, places_of, without_trimmed
+from rmq_core.jobs.state import GROUP, JobsEngine, refused
+from rmq_core.kernel.settling import Some, deadline_of, extend_each, lost, places_of, without_report
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import delay_in_ms, milliseconds
 from rmq_core.reports import Outcome, SettleReport
@@ -90,7 +90,7 @@ def _settle(
         open_places = sorted(set(places))
         for first in range(0, len(open_places), _CHUNK):
             chunk = open_places[first : first + _CHUNK]
-            reply = without_trimmed(engine, (yield _call(engine, lease, how, chunk)))
+            reply = without_report(engine, (yield _call(engine, lease, how, chunk)))
             words = reply.decode().split(" ")
             if reply == b"lost":
                 lost(lease)
@@ -111,7 +111,7 @@ def _settle(
 def _all(engine: JobsEngine, lease: Lease, how: tuple[str, int, str]) -> Exchange[SettleReport]:
     settled = dead = 0
     while True:
-        reply = without_trimmed(engine, (yield _call(engine, lease, how, [])))
+        reply = without_report(engine, (yield _call(engine, lease, how, [])))
         words = reply.decode().split(" ")
         if words[0] != "settled":
             raise lost(lease) if reply == b"lost" else refused(f"settling lease {lease.id!r}", reply)
@@ -126,7 +126,7 @@ def _call(engine: JobsEngine, lease: Lease, how: tuple[str, int, str], places: l
     verb, delay_ms, reason = how
     return script(
         "jobs/settle", keys, engine.settings, lease=keys.lease(lease.id), done=keys.done(lease.id),
-        lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms, reason=reason,
+        lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms, reason=reason, group=GROUP,
         done_ttl_ms=milliseconds("settled_ttl", config.settled_ttl) if lease.named else 0, indexes=places,
     )  # fmt: skip
 

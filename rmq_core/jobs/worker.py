@@ -30,7 +30,7 @@ from rmq_core.jobs.config import WorkerConfig
 from rmq_core.jobs.job import Job, encode_data, job_of, job_without_data
 from rmq_core.jobs.results import entries_of
 from rmq_core.jobs.state import GROUP, JobsEngine, grouped, prepare, refused
-from rmq_core.kernel.settling import without_trimmed
+from rmq_core.kernel.settling import without_report
 from rmq_core.observe.fact import Observer
 from rmq_core.observe.tally import INTERVAL_S
 from rmq_core.policy import milliseconds, seconds
@@ -139,7 +139,7 @@ def fail(
         result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if stored else 0,
         emit_active="1" if unsent else "0",
     )  # fmt: skip
-    reply = without_trimmed(engine, reply)
+    reply = without_report(engine, reply)
     if reply not in {b"later", b"dead", b"gone"}:
         raise refused("fail", reply)
     return reply

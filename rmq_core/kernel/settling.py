@@ -15,7 +15,9 @@ from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, 
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.messages import Lease, token_of
-from rmq_core.policy import moment
+from rmq_core.observe.fact import Act
+from rmq_core.observe.history import BREAKER
+from rmq_core.policy import Breaker, moment
 from rmq_core.reports import Outcome, SettledRecord, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
@@ -33,10 +35,12 @@ class Capped(Protocol):
     def name(self) -> str: ...
 
 
-class Trimming(Capped, Protocol):
-    """The part of an engine that counts dead letters which were deleted."""
+class Reporting(Capped, Protocol):
+    """The part of an engine that states what a script reports besides its reply."""
 
-    def state(self, kind: Operation, count: int, /) -> None:
+    def state(
+        self, kind: Operation | Act, count: int = 1, /, *, reason: str | None = None, by: str | None = None
+    ) -> None:
         """State what happened to messages."""
 
 
@@ -135,22 +139,32 @@ def outcomes_of(lease: Lease, reply: bytes, count: int, letters: Mapping[str, Ou
     return [letters[letter] for letter in named]
 
 
-def without_trimmed(engine: Trimming, reply: bytes) -> bytes:
-    """Return the reply of a script without the number of dead letters that it deleted; count and log these."""
-    kept, number = trimmed_in(engine, reply)
+def without_report(engine: Reporting, reply: bytes) -> bytes:
+    """Return the reply of a script without what it reports (kernel/include/trimmed.lua); state and log that."""
+    kept, number, breaker = reported_in(engine, reply)
     engine.state(Operation.DROP, number)
+    if breaker:
+        told = Breaker.of_stored(breaker).told  # not that of the config: settings may have changed with this reply
+        engine.state(Act.PAUSE, by=BREAKER, reason=told)
+        _log.warning(
+            "queue %r paused itself after %s: claims get nothing, and publishing goes on. See why they died with"
+            " `rmq dlq reasons QUEUE`, fix or roll back the consumer, then `rmq resume QUEUE` (in Python,"
+            " `queue.admin.resume()`)", engine.name, told,
+        )  # fmt: skip
     return kept
 
 
-def trimmed_in(engine: Capped, reply: bytes) -> tuple[bytes, int]:
-    """Return the reply of a script, and how many dead letters it deleted; log these."""
-    kept, _, number = reply.partition(b"\t")
-    if number:
+def reported_in(engine: Capped, reply: bytes) -> tuple[bytes, int, str]:
+    """Return the reply of a script, how many dead letters it deleted, and the breaker that tripped; log the former."""
+    kept, _, report = reply.partition(b"\t")
+    number, _, breaker = report.decode().partition(" ")
+    trimmed = int(number or 0)
+    if trimmed:
         _log.warning(
             "queue %r deleted its %d oldest dead letters, because it keeps max_dead=%d: redrive or purge them, export"
-            " them in time, or raise max_dead", engine.name, int(number), engine.config.max_dead,
+            " them in time, or raise max_dead", engine.name, trimmed, engine.config.max_dead,
         )  # fmt: skip
-    return kept, int(number or 0)
+    return kept, trimmed, breaker
 
 
 def deadline_of(lease: Lease, reply: bytes) -> datetime | None:

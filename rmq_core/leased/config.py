@@ -13,10 +13,12 @@ from rmq_core.observe.journal import JournalLength
 from rmq_core.policy import (
     STORED,
     Backoff,
+    Breaker,
     Durability,
     Groups,
     Overflow,
     check_all,
+    check_breaker,
     check_groups,
     milliseconds,
     seconds,
@@ -32,7 +34,10 @@ CAPABILITIES = Capabilities(
 
 
 class ScriptSettings(NamedTuple):
-    """The settings that scripts take, by the names in their headers; 0 where the queue has no limit, or no log."""
+    """The settings that scripts take, by the names in their headers; 0 where the queue has no limit, or no log.
+
+    breaker: empty for none.
+    """
 
     max_deliveries: int
     max_dead: int
@@ -41,6 +46,7 @@ class ScriptSettings(NamedTuple):
     completed_cap: int
     failed_cap: int
     drop_oldest: str
+    breaker: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +67,10 @@ class LeasedConfig(PayloadLimits):
     "settled", a key is taken until its message is acked, dead or deleted, and no longer; this needs groups, and so it
     has to be stored with the queue.
     settled_ttl: how long the queue remembers that a lease id was acked as a whole.
-    max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are kept.
+    max_dead: how many dead letters are kept.
+    pause_after_dead: pause the queue when so many messages became dead letters within a span of time, as after a bad
+    deploy: Breaker(20, timedelta(minutes=10)).
+    completed_log, failed_log: how many acked and nacked messages are kept.
     durability: what publish and ack wait for. retry_budget: how long a call is retried while Redis does not answer.
     history: whether this client counts for `history` and `totals` what it does.
     journal: record for `why` who published, claimed and settled which messages: the number of entries that are kept,
@@ -82,6 +91,7 @@ class LeasedConfig(PayloadLimits):
     dedup_until: Literal["window", "settled"] = field(default="window", metadata=STORED)
     settled_ttl: timedelta | float = field(default=7 * 86400, metadata=STORED)
     max_dead: int = field(default=100_000, metadata=STORED)
+    pause_after_dead: Breaker | None = field(default=None, metadata=STORED)
     completed_log: int = field(default=0, metadata=STORED)
     failed_log: int = field(default=0, metadata=STORED)
     durability: Durability | None = None
@@ -109,6 +119,7 @@ class LeasedConfig(PayloadLimits):
             raise ConfigurationError(
                 "dedup_until 'settled' needs groups: queue.admin.configure(groups='fair', dedup_until='settled')"
             )
+        check_breaker(self.pause_after_dead, self.max_dead)
         check_groups(self.groups)
         if self.groups is not None and self.overflow == Overflow.DROP_OLDEST:
             raise ConfigurationError("overflow DROP_OLDEST cannot be combined with groups: use raise or block")
@@ -141,6 +152,7 @@ class LeasedConfig(PayloadLimits):
             completed_cap=self.completed_log,
             failed_cap=self.failed_log,
             drop_oldest="1" if self.overflow == Overflow.DROP_OLDEST else "0",
+            breaker="" if self.pause_after_dead is None else self.pause_after_dead.stored,
         )
 
     @property

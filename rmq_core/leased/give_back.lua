@@ -3,8 +3,8 @@
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, nack or release  delays, of nack_delays.lua  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
---       channel, of notifications
--- Reply: 'returned <count> <messages left in the lease> [<dead ids>]' and trimmed ones, 'lost' or 'superseded'.
+--       breaker, of breaker.lua  channel, of notifications
+-- Reply: 'returned <count> <messages left in the lease> [<dead ids>]' and what reported() adds, 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
 local earlier = replay()

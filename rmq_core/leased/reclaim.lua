@@ -2,11 +2,11 @@
 -- holder is fenced off.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
---       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  channel, of notifications
---       reason, for the history  if_used_up, '1' to reclaim also when only the deliveries are used up, '2' to reclaim in any case
+--       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
+--       breaker, of breaker.lua  channel, of notifications  reason, for the history  if_used_up, '1' to reclaim also when only the deliveries are used up, '2' to reclaim in any case
 --       only_of?, the owner that must hold the lease; without it, any owner
--- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]' and trimmed ones, 'superseded', or 'live': the
---   lease has not expired, was taken over after an earlier chunk, or no longer exists; 'owned <owner>'.
+-- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]' and what reported() adds, 'superseded', or
+--   'live': the lease has not expired, was taken over after an earlier chunk, or no longer exists; 'owned <owner>'.
 -- include: clock
 -- include: replay
 local earlier = replay()
@@ -42,7 +42,7 @@ if token == '' and if_used_up == '2' then redis.call('ZADD', leases, 'XX', 'LT',
 local releasing = head.state == 'l' or head.state == 'r'
 if token == '' then head.token = redis.call('INCRBY', fence, 2) .. '.' .. nonce end
 local function failing(how)
-  how.entry = table.concat({'expired', now, head.owner, reason}, '\t')
+  how.entry, how.now = table.concat({'expired', now, head.owner, reason}, '\t'), now
   how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
   return how
 end

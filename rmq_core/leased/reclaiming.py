@@ -7,7 +7,7 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.settings import fresh
-from rmq_core.kernel.settling import Reclaimed, without_trimmed
+from rmq_core.kernel.settling import Reclaimed, without_report
 from rmq_core.leased.state import LeasedEngine
 
 
@@ -33,7 +33,7 @@ def reclaim_lease(
             lease_id=lease_id, token=token, nonce=nonce(), reason=reason,
             if_used_up=when, **required,
         )  # fmt: skip
-        words = without_trimmed(engine, reply).decode().split(" ")
+        words = without_report(engine, reply).decode().split(" ")
         if words[0] == "owned":
             return done._replace(owner=reply.decode().partition(" ")[2])
         if words[0] != "returned":

@@ -4,10 +4,10 @@
 --       done  completed
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delays, of nack_delays.lua  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
---       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  channel, of notifications
---       holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first
+--       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  breaker, of breaker.lua
+--       channel, of notifications  holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first
 -- Reply: 'some <letters>', or 'all <letters>' when that settled the last message of the lease, 'lost' or 'superseded'.
---   One letter per index: s settled, d dead-lettered, a settled before, m missing. See trimmed.lua for deleted letters.
+--   One letter per index: s settled, d dead-lettered, a settled before, m missing. Then what reported() adds.
 -- include: clock
 -- include: replay
 local earlier = replay()

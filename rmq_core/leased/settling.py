@@ -11,7 +11,7 @@ from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.settling import Some, deadline_of, extend_each, without_trimmed
+from rmq_core.kernel.settling import Some, deadline_of, extend_each, without_report
 from rmq_core.leased.publishing import apart, check, confirming
 from rmq_core.leased.reclaiming import state_dead
 from rmq_core.leased.state import LeasedEngine
@@ -128,7 +128,7 @@ def give_back(
     with lease.state:
         settled = dead = 0
         while True:
-            reply = without_trimmed(engine, (yield call))
+            reply = without_report(engine, (yield call))
             if not reply.startswith(b"returned"):
                 raise _refused(engine, lease, reply)
             words = reply.decode().split(" ")
@@ -154,7 +154,7 @@ def _settle_some(
             chunk = indexes[first : first + step]
             call = _some(engine, lease, verb, chunk, delays, reason)
             reply, confirmed = apart(call, (yield call))
-            reply = without_trimmed(engine, reply)
+            reply = without_report(engine, reply)
             verdict, _, letters = reply.decode().partition(" ")
             if verdict in {"some", "all"}:
                 lease.state.settled, lease.state.partly = verdict == "all", True

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, emit
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
+from rmq_core.observe.history import BREAKER
 from rmq_core.observe.tally import Tally
 
 
@@ -37,6 +38,8 @@ def begin_with(queue: Any, wrap: Callable[[Begin, Invocation], Exchange[Any]]) -
 
 class Act(StrEnum):
     """What an operator does, by the word of its verb. It is a mark in the history, and no event of the queue.
+
+    A pause by the breaker is an event too, because no operator knows of it.
 
     entry: the journal's word for each message that a fact of it names; empty for an act that names none.
     """
@@ -134,10 +137,11 @@ def emitting(queue: str, on_event: OnEvent) -> Sink:
     """Return the sink that calls `on_event`."""
 
     def observe(fact: Fact) -> None:
-        if isinstance(fact.kind, Operation):
-            outcome = EventOutcome.SKIPPED if fact.kind is Operation.DUPLICATE else EventOutcome.SUCCESS
+        kind = Operation.PAUSE if fact.kind is Act.PAUSE and fact.by == BREAKER else fact.kind
+        if isinstance(kind, Operation):
+            outcome = EventOutcome.SKIPPED if kind is Operation.DUPLICATE else EventOutcome.SUCCESS
             event = QueueEvent(
-                queue, fact.kind, outcome, message_id=fact.message_id, claim_id=fact.lease_id, count=fact.count,
+                queue, kind, outcome, message_id=fact.message_id, claim_id=fact.lease_id, count=fact.count,
                 reason=fact.reason,
             )  # fmt: skip
             emit(on_event, event)

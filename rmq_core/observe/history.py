@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any, Self
 
 from rmq_core.policy import moment
@@ -29,6 +29,8 @@ LETTERS = {
 EVENTS = tuple(LETTERS.values())
 _ITEM = re.compile(r"([a-z]+\d*[+^=])(\d+)")
 _FIRST_POWER = -7
+BREAKER = "breaker"
+"""By whom a queue is paused that paused itself, see `policy.Breaker`."""
 _acting: ContextVar[str | None] = ContextVar("rmq_acting", default=None)
 
 
@@ -205,6 +207,20 @@ class Mark:
     def record(self) -> dict[str, str]:
         """Return the mark as JSON."""
         return {**asdict(self), "at": self.at.isoformat()}
+
+
+def pause_told(marks: Sequence[Mark]) -> str:
+    """Return who paused a queue that is paused, and why: `paused by the breaker: 20 dead letters within 10 minutes`.
+
+    If several did, the first counts. It is `paused` alone if no mark tells, such as that of a client without history.
+    """
+    since = takewhile(lambda mark: mark.kind != "resume", reversed(marks))
+    pauses = [mark for mark in since if mark.kind == "pause"]
+    if not pauses:
+        return "paused"
+    first = pauses[-1]
+    by = "the breaker" if first.by == BREAKER else first.by
+    return ": ".join(filter(None, (f"paused by {by}", first.text)))
 
 
 def items(text: str) -> dict[str, int]:

@@ -203,11 +203,12 @@ class Tally:
         Acts of the same kind on messages within a second become one mark. Any other is a mark of its own, which is
         flushed after the operation.
         """
+        who = one_line(by if isinstance(by, str) else None) or actor()
         if not ids:
-            self.noted.append((_MARK, marked(kind, str(count) if kind == _REDRIVE else text or "")))
+            self.noted.append((_MARK, marked(kind, who, str(count) if kind == _REDRIVE else text or "")))
             self.next_at = self._retry_at = -inf
             return
-        done = Action(kind, one_line(by if isinstance(by, str) else None) or actor(), one_line(text))
+        done = Action(kind, who, one_line(text))
         self.noted.append((_ACTION, count, done, ids))
         now = monotonic()
         if now >= self._acted_at:
@@ -321,9 +322,9 @@ class Spans:
         return found
 
 
-def marked(kind: str, text: str) -> str:
+def marked(kind: str, by: str, text: str) -> str:
     """Return the line of a mark, without its time."""
-    return "\t".join(one_line(part) for part in (kind, actor(), text))
+    return "\t".join(one_line(part) for part in (kind, by, text))
 
 
 _tallies: WeakSet[Tally] = WeakSet()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rmq_core.errors import QueueFull, QueueUnavailable, ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.settling import trimmed_in
+from rmq_core.kernel.settling import reported_in
 from rmq_core.policy import milliseconds, seconds, whole
 from rmq_core.reliable.inspecting import lists_of, page_of_workers
 from rmq_core.reliable.state import ReliableEngine
@@ -60,7 +60,7 @@ def _reap_worker(engine: ReliableEngine, worker: str, timeout_ms: int, most: int
             "reliable/reap", keys, processing=keys.processing(worker), claims=keys.claims(worker), worker=worker,
             timeout_ms=timeout_ms, max_deliveries=most, max_dead=engine.config.max_dead, offset=at,
         )  # fmt: skip
-        reply, _ = trimmed_in(engine, reply)
+        reply, *_ = reported_in(engine, reply)
         if not reply.startswith(b"reaped "):
             raise ScriptFailed(f"reap got {reply.decode()!r}")
         more = [int(word) for word in reply.split()[1:]]

@@ -80,7 +80,7 @@ def _settle(
 ) -> Exchange[SettleReport]:
     def send(places: list[int]) -> Exchange[list[Outcome]]:
         reply = yield _settlement(engine, lease, verb, places, whole=messages is None, reason=reason)
-        return settling.outcomes_of(lease, settling.trimmed_in(engine, reply)[0], len(places), _LETTERS)
+        return settling.outcomes_of(lease, settling.reported_in(engine, reply)[0], len(places), _LETTERS)
 
     return (yield from settling.settle(engine.name, lease, messages, send))
 

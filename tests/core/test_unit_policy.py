@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, Durability, exponential
-from rmq_core.policy import milliseconds, seconds, whole
+from rmq_core.policy import Breaker, as_text, milliseconds, of_text, seconds, whole
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,27 @@ def test_durability_waits_for_append_only_files() -> None:
     assert durability.command() == ("WAITAOF", 1, 1, 2000)
     replies = [[0, 1], [1, 0], [1, 1], [1, 2]]
     assert [durability.confirmed(reply) for reply in replies] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("breaker", "text", "told"),
+    [
+        (Breaker(20, timedelta(minutes=10)), "20 in 10m", "20 dead letters within 10 minutes"),
+        (Breaker(1, 3600), "1 in 1h", "1 dead letter within 1 hour"),
+        (Breaker(2, timedelta(days=2)), "2 in 2d", "2 dead letters within 2 days"),
+        (Breaker(2, 90), "2 in 90s", "2 dead letters within 90 seconds"),
+        (Breaker(2, 0.25), "2 in 0.25s", "2 dead letters within 0.25 seconds"),
+    ],
+)
+def test_a_breaker_has_a_text_for_people_and_one_for_scripts(breaker: Breaker, text: str, told: str) -> None:
+    assert (as_text(breaker), breaker.told) == (text, told)
+    assert of_text(text) == Breaker.of_stored(breaker.stored) == breaker
+
+
+@pytest.mark.parametrize(
+    ("dead", "within", "parameter"),
+    [(0, 60, "dead"), (True, 60, "dead"), (2.0, 60, "dead"), (2, 0, "within"), (2, -1, "within"), (2, "10m", "within")],
+)
+def test_a_breaker_with_a_wrong_value_names_it(dead: Any, within: Any, parameter: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"pause_after_dead.{parameter}"):
+        Breaker(dead, within)

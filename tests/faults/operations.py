@@ -10,6 +10,7 @@ import pyarrow as pa
 import redis
 
 from rmq_core import Durability, Lease, LeasedConfig, Message, MessageRef, Overflow
+from rmq_core.policy import Breaker
 
 LARGE = 8001  # three chunks of claim
 BACK = 2001  # three chunks of nack and reclaim
@@ -150,6 +151,7 @@ def processed(queue: Any, _: Any) -> list[Message]:
 
 
 ONCE = LeasedConfig(max_deliveries=1)
+FRAGILE = LeasedConfig(max_deliveries=1, pause_after_dead=Breaker(2, 600))
 FULL = LeasedConfig(max_ready=1500)
 OPERATIONS = (
     Operation("publish", lambda queue, _: queue.publish("x", headers={"a": "b"})),
@@ -231,6 +233,11 @@ OPERATIONS = (
     Operation("nack chunks", lambda queue, lease: queue.nack(lease), claimed(BACK)),
     Operation("nack chunks for later", lambda queue, lease: queue.nack(lease, delay=99), claimed(BACK)),
     Operation("nack chunks to the dead", lambda queue, lease: queue.nack(lease), claimed(BACK), ONCE),
+    Operation("nack until the queue pauses", lambda queue, lease: queue.nack(lease), claimed(3), FRAGILE),
+    Operation(
+        "nack some until it does", lambda queue, lease: queue.nack(lease, refs(lease, 2, 0)), claimed(3), FRAGILE
+    ),
+    Operation("reclaim until it does", lambda queue, _: queue.backlog().ready, expired(3), FRAGILE),
     Operation("release", lambda queue, lease: queue.release(lease), claimed(3)),
     Operation("release some", lambda queue, lease: queue.release(lease, refs(lease, 1)), claimed(3)),
     Operation("release chunks", lambda queue, lease: queue.release(lease), claimed(HALF)),

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, QueueFull
+from rmq_core.policy import Breaker
 from tests.core.leases import expire, fall_due, payloads
 from tests.core.worlds import World
 from tests.faults import picture, tally
@@ -115,6 +116,15 @@ def test_every_call_that_drains_works_on_a_full_server(world: World, full: redis
         assert queue.admin.purge(target) > 0
     assert queue.claim(wait=0.01) is None
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_full_server_pauses_a_queue_whose_messages_die(world: World, full: redis.Redis) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1, pause_after_dead=Breaker(2, 600)))
+    queue.publish_many([*"abc"])
+    fill(full)
+    queue.nack(queue.claim())
+    queue.nack(queue.claim())
+    assert (queue.stats().dead, queue.stats().paused, queue.claim()) == (2, True, None)
 
 
 def test_a_full_server_takes_publishes_again_once_it_has_room(world: World, full: redis.Redis) -> None:

@@ -1,10 +1,11 @@
 -- Puts jobs of a lease back, in order: into the stream, the delayed jobs (how.due) or the dead letters. k: keys;
--- how: add (deliveries to count), entry (a line of history, or '' for no failure), due, limit, max_dead. Returns for
+-- how: add (deliveries to count), entry (a line of history, or '' for no failure), due, limit, max_dead, now. Returns for
 -- each job whether it is dead, and the number of dead ones.
 -- include: envelope
 -- include: jobs_entry
 -- include: later
 -- include: dead
+-- include: guard
 local function give_jobs_back(k, how, envelopes)
   local verdicts, dead, back = {}, {}, {}
   for i = 1, #envelopes do
@@ -26,6 +27,7 @@ local function give_jobs_back(k, how, envelopes)
   end
   tell(k.events, how.events, how.due and 'retry' or 'waiting', back)
   tell(k.events, how.events, 'dead', dead)
+  if #dead > 0 then guard(how.now) end
   return verdicts, #dead
 end
 -- Refuses a wrong type before anything is written.
@@ -36,6 +38,7 @@ local function check_job_types(k)
   redis.call('LLEN', k.dead)
   redis.call('LLEN', k.alarm)
   redis.call('XLEN', k.events)
+  redis.call('STRLEN', paused)
 end
 local function end_lease(k, id)
   redis.call('ZREM', k.leases, id)

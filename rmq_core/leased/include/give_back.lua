@@ -3,7 +3,8 @@
 -- indexes. how: add (deliveries to count), group (number of the isolated group that they return to, or that they now
 -- form; 0 for none); for a failure also entry (a line of history without its line end), max_deliveries, max_dead,
 -- failed_cap, together (how many messages failed at once), shared (deliveries for which no single message is to blame),
--- waits (see nack_delays.lua; nil if all are ready at once) and now, in ms. size: how many messages the lease has;
+-- waits (see nack_delays.lua; nil if all are ready at once) and now, in ms. The script has the key `waiters`, of which it
+-- has read the type, and the argument `breaker` (see breaker.lua). size: how many messages the lease has;
 -- settled: whether some were settled before. Sets how.soonest: when the first of them is ready again, 0 for now.
 -- include: envelope
 -- include: nack_delays
@@ -13,6 +14,7 @@
 -- include: front
 -- include: ended
 -- include: trimmed
+-- include: breaker
 -- include: fitting
 local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
@@ -57,6 +59,9 @@ local function place(envelopes, keys, how, indexes)
   if #dead > 0 then
     cut(keys.dead, redis.call('LPUSH', keys.dead, unpack(dead)), how.max_dead)
     if died then died(dead) end
+    if breaker ~= '' and trips(keys.dead, how.now) and redis.call('ZADD', waiters, 0, '=') == 1 then
+      tripped = ' ' .. breaker
+    end
   end
   if #failed > 0 then
     redis.call('LPUSH', keys.failed, unpack(failed))

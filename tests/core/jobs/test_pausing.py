@@ -7,8 +7,10 @@ import asyncio
 import pytest
 import redis
 
+from rmq_core import UnrecoverableError
 from rmq_core.jobs import Job
 from rmq_core.jobs import worker as operations
+from rmq_core.policy import Breaker
 from tests.core.jobs.bench import KEYS, Log, hung, queue_at, working
 
 
@@ -72,3 +74,27 @@ async def test_a_worker_that_starts_on_a_paused_queue_waits_for_its_resumption(u
             assert log.seen == []
             await queue.admin.resume()
             await log.count(1)
+
+
+async def test_a_worker_whose_jobs_die_stops_by_the_breaker_and_goes_on_after_a_resume(url: str) -> None:
+    log, bad = Log(), True
+
+    async def handler(job: Job) -> None:
+        log.seen.append(job.data)
+        if bad:
+            raise UnrecoverableError("bad deploy")
+
+    async with queue_at(url, pause_after_dead=Breaker(3, 60)) as queue:
+        async with working(queue, handler, concurrency=1, prefetch=0):
+            await queue.add_bulk({"name": "j", "data": number} for number in range(8))
+            await log.until(lambda: queue.engine.paused)
+            assert log.seen == [0, 1, 2]
+            await asyncio.sleep(0.1)
+            assert log.seen == [0, 1, 2]
+            await log.until(queue.admin.marks)  # a worker sends what it counts once a second
+            (mark,) = await queue.admin.marks()
+            assert (mark.by, mark.text) == ("breaker", "3 dead letters within 1 minute")
+            bad = False
+            await queue.admin.resume()
+            await log.count(8)
+        assert (await queue.stats()).dead == 3

@@ -21,7 +21,7 @@ from rmq_core.errors import WrongKeyType
 from rmq_core.exchange.frames import plan
 from rmq_core.kernel import settings as following
 from rmq_core.leased.aio import read_all
-from rmq_core.policy import Backoff, of_text
+from rmq_core.policy import Backoff, Breaker, of_text
 from tests.core.leases import blocked, driver_of, engine_of, eventually, expire, handler_of, key, run
 from tests.core.worlds import World
 
@@ -402,6 +402,8 @@ def test_a_late_resend_of_a_change_does_not_undo_a_later_one(world: World) -> No
         ("90s", timedelta(seconds=90)), ("1.5 h", timedelta(hours=1.5)), ("7d", timedelta(days=7)), ("none", None),
         ("raise", Overflow.RAISE), ("block 2.5", Overflow.BLOCK(2.5)), ("exponential", exponential()),
         ("exponential 2 9", exponential(2, 9)), ("block", "block"), ("block x", "block x"),
+        ("20 in 10m", Breaker(20, 600)), ("1 in 1.5h", Breaker(1, timedelta(minutes=90))),
+        ("0 in 10m", "0 in 10m"), ("20 in 10", "20 in 10"), ("20 in raise", "20 in raise"),
         ("exponential -1", "exponential -1"), ("99999999999999d", "99999999999999d"), (3, 3),
     ],
 )  # fmt: skip
