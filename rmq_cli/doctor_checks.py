@@ -17,6 +17,7 @@ from rmq_core.exchange import Command, Exchange
 from rmq_core.exchange.loading import LAYOUTS, load, names
 from rmq_core.exchange.scripts import FORMATS, format_key
 from rmq_core.kernel.keys import QUEUES, queues_of
+from rmq_core.observe.history import pause_told
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 
 _CALL = re.compile(r"""redis\.p?call\(\s*['"]([A-Z]+)['"](?:\s*,\s*['"]([A-Z]+)['"])?""")
@@ -486,8 +487,17 @@ _ADVICE = "claims get nothing until `rmq resume QUEUE` (in Python, `queue.admin.
 
 
 def paused(queue: Any) -> str | None:
-    """Return a text that says the queue is paused and what to do; None when it is not paused."""
-    return f"{queue.name} is paused: {_ADVICE}" if can(queue, "resume") and queue.stats().paused else None
+    """Return a text that says the queue is paused, by whom, and what to do; None when it is not paused."""
+    found = why_paused(queue) if can(queue, "resume") and queue.stats().paused else None
+    return found and f"{queue.name} is {found}; {_ADVICE}"
+
+
+def why_paused(queue: Any) -> str:
+    """Return who paused a paused queue, and why; `paused` alone where the user may not read its history."""
+    try:
+        return pause_told(queue.admin.marks())
+    except RedisMessageQueueError:
+        return "paused"
 
 
 def examine_settings(queue: Any) -> Iterator[Finding]:
@@ -503,6 +513,6 @@ def examine_settings(queue: Any) -> Iterator[Finding]:
 
 def examine_pause(queue: Any) -> Finding:
     """Return the finding of `rmq doctor` about a pause."""
-    if paused(queue):
-        return Finding(Level.WARN, "pause", f"{queue.name} is paused", _ADVICE)
+    if can(queue, "resume") and queue.stats().paused:
+        return Finding(Level.WARN, "pause", f"{queue.name} is {why_paused(queue)}", _ADVICE)
     return Finding(Level.OK, "pause", f"{queue.name} hands out messages")

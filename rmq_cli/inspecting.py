@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rmq_cli import records
+from rmq_cli.doctor_checks import why_paused
 from rmq_cli.opening import LOCAL, At, Count, Json, Queue, Queues, Registered, Server, Url, connected, option
 from rmq_cli.output import Exit, Keyboard, ago, complain, console, emit, note, plain, say, show, table
 from rmq_cli.records import held_leases, held_otherwise
@@ -117,15 +118,23 @@ def stats(queue: Queues = None, *, at: At) -> None:
     """
     with connected(at.url) as server:
         found, unread = stats_of_each(chosen(server, queue, at.discipline), partial(stats_of, server))
+        told = [] if at.as_json else [_pause_of(server, each) for each, numbers in found if numbers.paused]
     if at.as_json:
         for each, numbers in found:
             emit(records.stats_record(*each, numbers))
     elif found or not unread:
         show(records.STATS, [records.stats_row(*each, numbers) for each, numbers in found], "no queues yet")
+    for text in told:
+        note(text)
     for name, error in unread.items():
         complain(f"{name}: {error}")
     if queue and unread:
         raise typer.Exit(Exit.FAILED)
+
+
+def _pause_of(server: Server, queue: Registered) -> str:
+    with server.queue(*queue) as opened:
+        return f"{queue.name} is {why_paused(opened)}"
 
 
 def peek(queue: Queue, *, state: _State = State.READY, count: Count = 10, at: At) -> None:

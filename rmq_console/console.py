@@ -45,7 +45,7 @@ from rmq_core.exchange import Exchange
 from rmq_core.leased.aio import of_each
 from rmq_core.leased.inspecting import Overview, dead_letters, overview
 from rmq_core.leased.state import LeasedEngine
-from rmq_core.observe.history import HistoryPoint
+from rmq_core.observe.history import HistoryPoint, pause_told
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
 from rmq_core.reports import QueueStats
 
@@ -272,14 +272,18 @@ class Console:
         lease_id: list only this lease. If it was acked, `acked` has the record of that.
         """
         async with self.opened(name) as (queue, discipline):
-            shown = stats_shown(name, discipline, await queue.stats())
+            stats = await queue.stats()  # shown also for a queue whose history or settings were damaged
+            shown = stats_shown(name, discipline, stats)
+            if stats.paused:
+                with suppress(WrongKeyType):
+                    shown["pause"] = pause_told(await queue.admin.marks())
             if lease_id is None:
                 most = min(offset + count, LEASES_LISTED)
                 leases = (await queue.admin.leases(most) if can(queue, "leases") else [])[offset : offset + count]
             else:
                 leases, shown["acked"] = await self._one_lease(queue, lease_id)
             if can(queue, "settings"):
-                with suppress(WrongKeyType):  # numbers are shown of a queue whose settings were damaged
+                with suppress(WrongKeyType):
                     found = (await queue.admin.settings()).plain
                     shown["settings"] = {name: found[name] for name in ("settings", "stored", "in_force")}
         shown |= {"verbs": [verb_shown(each) for each in offered()], "lacks": lacks(queue)}

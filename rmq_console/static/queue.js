@@ -65,7 +65,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     remember(connection, name, queue);
     title.replaceChildren(name, ...badges(queue).filter(Boolean));
     tiles.replaceChildren(...tilesOf(connection, queue));
-    note.replaceChildren(...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null), ...stored(queue));
+    note.replaceChildren(...paused(queue), ...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null), ...stored(queue));
     if (!live.hidden) drawn.draw(samplesOf(connection, name));
     rate.textContent = forecast(rateOf(connection, name), queue);
     for (const [id, { number: cell }] of tabs) if (COUNTED.has(id)) cell.textContent = short(queue[id]);
@@ -170,6 +170,11 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
 
 /** The settings that are stored with the queue, as a text; empty without any. */
 const settingsOf = ({ settings }) => (Object.keys(settings?.stored ?? {}).length ? settings.settings : "");
+
+function paused({ pause }) {
+  if (!pause) return [];
+  return [h("p.note.pause", {}, icon("pause"), h("span", {}, h("strong", {}, `This queue is ${pause}. `), "Claims return no messages until it is resumed."))];
+}
 
 function stored(queue) {
   const text = settingsOf(queue);

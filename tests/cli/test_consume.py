@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core.observe.history import actor
 from tests.core.leases import PATIENCE_S
 from tests.servers.process import until
 
@@ -81,7 +82,7 @@ def test_consuming_a_paused_queue_fails_with_an_explanation(rmq: Rmq, redis_clie
         queue.admin.pause()
         ran = rmq("consume", "q")
         assert (ran.code, ran.out) == (1, "")
-        assert "rmq: q is paused: claims get nothing until `rmq resume QUEUE`" in ran.err
+        assert f"rmq: q is paused by {actor()}; claims get nothing until `rmq resume QUEUE`" in ran.err
         queue.admin.resume()
     ran = rmq("consume", "q", "--max", "3")
     assert (ran.code, "paused" in ran.err) == (0, False)

@@ -5,9 +5,11 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
+import redis
 
 from rmq_cli import doctor
 from rmq_core import LeasedQueue
+from rmq_core.observe.history import actor
 
 Rmq = Callable[..., Any]
 
@@ -107,7 +109,24 @@ def test_the_doctor_reports_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQue
 
     assert pause() == [("ok", "orders hands out messages")]
     queue.admin.pause()
-    assert pause() == [("warn", "orders is paused")]
+    assert pause() == [("warn", f"orders is paused by {actor()}")]
+    queue.admin.resume()
+    queue.admin.configure(pause_after_dead="1 in 1h", max_deliveries=1)
+    queue.nack(queue.claim())
+    told = "orders is paused by the breaker: 1 dead letter within 1 hour"
+    assert pause() == [("warn", told)]
+    assert told in rmq("stats", "orders").err
+    assert rmq("stats", "orders", "--json").records[0]["paused"] is True
+
+
+def test_who_may_not_read_the_history_sees_that_a_queue_is_paused(
+    rmq: Rmq, queue: LeasedQueue, redis_client: redis.Redis
+) -> None:
+    queue.publish("x")
+    queue.admin.pause()
+    redis_client.delete("rmq:{orders}:history")
+    redis_client.set("rmq:{orders}:history", "not a hash")
+    assert "orders is paused\n" in rmq("stats", "orders").err
     assert "pause: claims get nothing until `rmq resume QUEUE`" in rmq("doctor", "orders").out
 
 

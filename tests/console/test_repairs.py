@@ -20,8 +20,19 @@ async def test_a_queue_is_paused_and_resumed(page: httpx.AsyncClient, queue: Lea
     queue.publish("x")
     assert await post(page, "pause") == {"paused": True}
     assert (queue.stats().paused, queue.claim()) == (True, None)
+    assert (await fetch(page, "queue"))["pause"] == "paused by changer (console)"
     assert await post(page, "resume") == {"paused": False}
+    assert "pause" not in await fetch(page, "queue")
     assert queue.claim() is not None
+
+
+async def test_a_queue_that_paused_itself_says_why(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    queue.admin.configure(pause_after_dead="2 in 10m", max_deliveries=1)
+    bury(queue, "bad", "bad")
+    found = await fetch(page, "queue")
+    assert (found["paused"], found["pause"]) == (True, "paused by the breaker: 2 dead letters within 10 minutes")
+    queue.client.set(f"rmq:{{{QUEUE}}}:history", "not a hash")
+    assert "pause" not in await fetch(page, "queue")
 
 
 async def test_a_lease_that_is_expired_counts_a_delivery_and_fences_its_holder_off(
