@@ -31,7 +31,7 @@ class NewMessage(NamedTuple):
 
     id: replaces the generated one; up to 512 characters without spaces. RMQ does not check that it is unique.
     delay: seconds or timedelta. dedup_key: replaces the key of the queue or of the call. group, priority: see `Groups`.
-    publication: see `publish`.
+    publication, expires: see `publish`.
     """
 
     payload: Payload
@@ -42,6 +42,7 @@ class NewMessage(NamedTuple):
     group: str | None = None
     priority: int | None = None
     publication: str | None = None
+    expires: timedelta | float | datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,6 +217,8 @@ _MOST_WEIGHTS = 1000
 _GROUP_LENGTH = 200
 GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER = "rmq-group", "rmq-priority", "rmq-publication"
 UNIQUE_HEADER = "rmq-unique"
+EXPIRES_HEADER = "rmq-expires"
+_EXPIRES = re.compile(r"\d{13}|\+\d{12}", re.ASCII)
 _GROUPS = re.compile(r"(?:(fair|exclusive)|concurrent (\d+))(?: (\{.*\}))?")
 
 
@@ -234,6 +236,26 @@ def checked_priority(priority: int | str) -> str:
     if isinstance(priority, bool) or str(priority) not in set("0123456789"):
         raise PayloadError(f"priority must be a whole number from 0 to 9, not {priority!r}")
     return str(priority)
+
+
+def checked_expiry(expires: timedelta | float | datetime | str) -> str:
+    """Return when a message expires, as a header has it: ms since 1970 in 13 digits, or `+` and 12 digits.
+
+    The latter is a duration in ms; it begins when the server stores the message, so that no clock of a client counts.
+    Raises ConfigurationError for another value, PayloadError for the text of a header that is no such time.
+    """
+    if isinstance(expires, str):
+        if not _EXPIRES.fullmatch(expires):
+            raise PayloadError(f"headers['{EXPIRES_HEADER}'] must be ms since 1970 in 13 digits, not {expires!r}")
+        return expires
+    if not isinstance(expires, datetime):
+        return f"+{min(milliseconds('expires', expires, minimum=0.001), 10**12 - 1):012d}"
+    if expires.tzinfo is None:
+        raise ConfigurationError(f"expires must have a time zone, as datetime.now(UTC) has, not {expires!r}")
+    text = f"{max(0, int(expires.timestamp() * 1000)):013d}"
+    if len(text) > 13:
+        raise ConfigurationError(f"expires must be before the year 2286, not {expires!r}")
+    return text
 
 
 @dataclass(frozen=True, slots=True)

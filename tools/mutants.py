@@ -43,6 +43,7 @@ WAITS = f"{FRAMES}::test_a_call_is_resent_when_the_server_cannot_answer_now"
 ATTACKS = "tests/console/serve/test_attacks.py"
 TABLES = "tests/spark/test_unit_tables.py"
 STORED = "tests/core/leased/test_settings.py"
+EXPIRY = "tests/core/leased/test_expiry.py"
 
 MUTANTS = (
     Mutant(
@@ -359,6 +360,27 @@ MUTANTS = (
         "yield from fresh(engine)",
         "pass",
         f"{STORED}::test_a_reading_of_many_queues_reclaims_with_what_each_of_them_stores",
+    ),
+    Mutant(
+        "a claim hands out messages while more have expired than a script moves",
+        "rmq_core/leased/grouped/ready.lua",
+        "(more > 0 or is_unsettled_before())",
+        "is_unsettled_before()",
+        f"{EXPIRY}::test_many_expired_messages_before_one_that_is_not_block_nothing",
+    ),
+    Mutant(
+        "a claim of one message hands out one that has expired",
+        "rmq_core/leased/grouped/hold_quickly.lua",
+        "redis.call('ZCOUNT', expiring, '-inf', now) > 0) then",
+        "false) then",
+        f"{EXPIRY}::test_random_calls_hand_out_nothing_expired_and_state_each_death_once",
+    ),
+    Mutant(
+        "a redriven message expires again",
+        "rmq_core/leased/include/absolve.lua",
+        "timeless(body)",
+        "body",
+        f"{EXPIRY}::test_what_an_operator_redrives_does_not_expire_again",
     ),
     Mutant(
         "what is read beside a call is taken for its reply",

@@ -3,8 +3,8 @@ r"""How a message is stored, and which fields it has: envelopes, ids, chunks of 
 An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`. Its body
 `<id> <kind><length of headers> <headers><payload>` comes from the client. The scripts on the server write the part
 before the body (`kernel/include/envelope.lua`), or check it if a client that publishes many messages has written it. A
-line of history is `<nack|expired|edited>\t<ms>\t<owner>\t<reason>\n`. If the message failed together with others, the
-line has a suffix before its `\n`:
+line of history is `<nack|expired|unclaimed|edited>\t<ms>\t<owner>\t<reason>\n`. If the message failed together with
+others, the line has a suffix before its `\n`:
 `\x1f<failures together> <isolated group> <how many of them a claim may take> <deliveries not blamed on it>`.
 A later version may add suffixes that begin with `\x1f`. docs/reference/stored-format.md defines all of it.
 """
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 from rmq_core.envelope.payloads import decode_payload
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
-from rmq_core.policy import GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER
+from rmq_core.policy import EXPIRES_HEADER, GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER
 
 Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
 
@@ -100,7 +100,8 @@ def stamp(enqueued_ms: int, deliveries: int = 0) -> bytes:
 class Failure(NamedTuple):
     """One failed delivery: `nack`, or `expired` if its holder did not settle it in time.
 
-    A line of the kind `edited` is none: an operator redrove the message with another payload or other headers.
+    Two kinds are none: `unclaimed`, the message expired while it waited; `edited`, an operator redrove it with another
+    payload or other headers.
     """
 
     kind: str
@@ -206,6 +207,7 @@ class HeaderFields:
     group = MessageField.of_header("group", GROUP_HEADER)
     priority = MessageField.of_header("priority", PRIORITY_HEADER)
     publication = MessageField.of_header("publication", PUBLICATION_HEADER)
+    expires = MessageField.of_header("expires", EXPIRES_HEADER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ rmq:{q}:consumer:<c> hash    current holder of a consumer's name: run, stream, u
 rmq:{q}:holds:<id>   hash    group that a lease holds -> where its messages begin, in the lease and in the group;
                              byte 1 and a publication -> how many unsettled messages of it the lease has
 rmq:{q}:format       string  "2 <version of RMQ that it needs>", only where messages wait in groups
-rmq:{q}:groups       hash    group -> its record; only in a queue of format 2, as the next five
+rmq:{q}:groups       hash    group -> its record; only in a queue of format 2, as the next seven
 rmq:{q}:grouped      hash    group, NUL, number -> envelope
 rmq:{q}:turns        zset    groups that may be claimed -> virtual time of their turn
 rmq:{q}:suspects     zset    groups whose next message is isolated, in the same way
@@ -21,6 +21,8 @@ rmq:{q}:publications hash    publication -> how many of its messages wait, are l
 rmq:{q}:watchers     zset    who waits for the end of a publication -> ms, when that expires
 rmq:{q}:finished     list    tokens that wake them; expires
 rmq:{q}:unique       hash    128-bit digest of a key that is taken until its message is settled -> where that is
+rmq:{q}:expiring     zset    number and group of a message that expires -> ms, when it does
+rmq:{q}:overdue      list    ids of messages that expired and are dead letters, until a client is told of them
 rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, any other use adds two
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
@@ -134,6 +136,8 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     watchers: bytes
     finished: bytes
     unique: bytes
+    expiring: bytes
+    overdue: bytes
     layouts = ("", "grouped")
     derived = MappingProxyType(
         {"group_holds": ("holds_of", ("lease",)), "ended_holds": ("holds_of", ("acked_lease", "lease"))}

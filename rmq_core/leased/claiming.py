@@ -22,6 +22,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
+from rmq_core.leased.expiring import OVERDUE, bury
 from rmq_core.leased.publishing import PUBLICATION, apart, check, confirming, finish
 from rmq_core.leased.reading import read_call
 from rmq_core.leased.reclaiming import reclaim
@@ -147,10 +148,13 @@ def _ack_and_claim(
 def reclaim_all(engine: LeasedEngine, late: list[bytes]) -> Exchange[int]:
     """Reclaim the expired leases of a list, which has the earliest deadline first; return the number of messages.
 
-    The list also names unfinished publications; they are finished.
+    The list also names unfinished publications; they are finished. It has OVERDUE if messages expired.
     """
     moved = 0
     for lease_id in reversed(late):  # each is requeued at the claim end, so the earliest comes last
+        if lease_id == OVERDUE:
+            moved += 1 + (yield from bury(engine))  # never 0: claims may have got nothing while there were too many
+            continue
         do = finish if lease_id.startswith(PUBLICATION) else reclaim
         moved += yield from do(engine, lease_id.decode())
     return moved
@@ -173,8 +177,8 @@ def _wait(
         reply, listed = apart(call, (yield Wait(engine.keys.wake, block, call) if block else call))
         words, late = reply[0].decode().split(" ", 8), reply[1]
         if late and expired is not None:
-            expired += late
-            late = []
+            expired += [name for name in late if name != OVERDUE]
+            late = [OVERDUE] if OVERDUE in late else []
         if words[0] in {"claimed", "taken"}:
             return (yield from _hand_over(engine, request, words, late, _envelopes(words, reply[2], listed)))
         if words[0] == "settled":

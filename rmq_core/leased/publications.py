@@ -91,8 +91,8 @@ def refuse_uncounted(engine: LeasedEngine) -> None:
         )
 
 
-def counting(engine: LeasedEngine, publication: str | None) -> Exchange[None]:
-    """Learn whether this queue counts publications, if one is named and that is not known."""
-    if publication is not None and engine.config.groups is None:
+def counting(engine: LeasedEngine, publication: str | None, expires: object = None) -> Exchange[None]:
+    """Learn whether this queue has groups, if a publication or an expiry needs them and none are known."""
+    if (publication is not None or expires is not None) and engine.config.groups is None:
         engine.look_at = 0.0  # another program may have set groups just now
         yield from fresh(engine)

@@ -11,7 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -35,15 +35,18 @@ from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
+from rmq_core.leased.expiring import bury
 from rmq_core.leased.publications import counting, opened, refuse_uncounted
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import (
+    EXPIRES_HEADER,
     GROUP_HEADER,
     PRIORITY_HEADER,
     PUBLICATION_HEADER,
     UNIQUE_HEADER,
     Overflow,
+    checked_expiry,
     checked_group,
     checked_priority,
     delay_in_ms,
@@ -89,18 +92,20 @@ class Belonging(NamedTuple):
     group: str | None = None
     priority: int | None = None
     publication: str | None = None
+    expires: timedelta | float | datetime | None = None
 
     def written(self, engine: LeasedEngine, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
         """Return the headers of such a message; what they say themselves is replaced.
 
-        Raises PayloadError for a name that no group or publication can have, and for a priority that is none, in
-        headers too; ConfigurationError for a publication in a queue that counts none.
+        Raises PayloadError for a name that no group or publication can have, and for a priority and a time that are
+        none, in headers too; ConfigurationError for a publication, or `expires`, in a queue without groups.
         """
         known = headers or {}
         group = known.get(GROUP_HEADER) if self.group is None else self.group
         priority = known.get(PRIORITY_HEADER) if self.priority is None else self.priority
         publication = known.get(PUBLICATION_HEADER) if self.publication is None else self.publication
-        if group is None and priority is None and publication is None:
+        expires = known.get(EXPIRES_HEADER) if self.expires is None else self.expires
+        if group is None and priority is None and publication is None and expires is None:
             return headers
         own = dict(known)
         if group is not None:
@@ -110,6 +115,13 @@ class Belonging(NamedTuple):
         if publication is not None:
             own[PUBLICATION_HEADER] = checked_group(publication, "publication")
             refuse_uncounted(engine)
+        if expires is not None:
+            own[EXPIRES_HEADER] = checked_expiry(expires)
+        if self.expires is not None and engine.config.groups is None:
+            raise ConfigurationError(
+                f"expires: in queue {engine.name!r} messages do not wait in groups, so nothing would remove one that"
+                " has expired; set groups first, as by queue.admin.configure(groups='fair')"
+            )
         return own
 
 
@@ -194,16 +206,18 @@ def publish(
     group: str | None = None,
     priority: int | None = None,
     publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[Published]:
     """Publish a message, unless one with its deduplication key was published within the window.
 
     delay: seconds or timedelta before it becomes ready. group, priority (0 to 9): where the queue has groups, see
-    `policy.Groups`. publication: what it is a part of; `queue.publication` tells when all of that is done. These three
-    are stored as headers. Raises PayloadError if unstorable, QueueFull if the queue is full, NotDurable if stored
-    without the configured durability.
+    `policy.Groups`. publication: what it is a part of; `queue.publication` tells when all of that is done. expires: if
+    nobody has claimed it by then, it becomes a dead letter; seconds or timedelta from now, or a datetime with a time
+    zone; only in a queue with groups, else it raises ConfigurationError. These four are stored as headers. Raises
+    PayloadError if unstorable, QueueFull if the queue is full, NotDurable if stored without the configured durability.
     """
-    yield from counting(engine, publication)
-    headers = Belonging(group, priority, publication).written(engine, headers)
+    yield from counting(engine, publication, expires)
+    headers = Belonging(group, priority, publication, expires).written(engine, headers)
     entry = _entry(engine, payload, dedup_key, encode_headers(headers), delay_in_ms(delay))
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
@@ -235,6 +249,7 @@ def publish_many(
     group: str | None = None,
     priority: int | None = None,
     publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[PublishReport]:
     """Publish messages in order, in chunks of up to 1,000 messages and 4 MiB, four chunks a write.
 
@@ -244,8 +259,8 @@ def publish_many(
     counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay changes. A
     `publication` has not ended before this call has, and exists without messages too.
     """
-    yield from counting(engine, publication)
-    headers = Belonging(group, priority, publication).written(engine, headers)
+    yield from counting(engine, publication, expires)
+    headers = Belonging(group, priority, publication, expires).written(engine, headers)
     many = _publish_many(engine, payloads, dedup_key, delay, headers)
     return (yield from many if publication is None else opened(engine, publication, many))
 
@@ -414,14 +429,22 @@ def _insist(engine: LeasedEngine, chunk: Chunk, reply: bytes) -> Exchange[tuple[
             raise ScriptFailed(f"publish got unexpected reply {reply.decode()!r}")
         now = int(reply.split()[1])
         began, overflow = now if began is None else began, engine.config.overflow  # it may be changed meanwhile
-        if overflow.kind != "block" or now - began >= overflow.timeout * 1000:
-            most = engine.config.max_ready
-            raise QueueFull(f"queue {engine.keys.name!r} has no room: max_ready={most} messages may wait; claim some")
-        yield Sleep(pause)
-        pause = min(2 * pause, 0.25)
+        if not (yield from _made_room(engine)):
+            if overflow.kind != "block" or now - began >= overflow.timeout * 1000:
+                most = engine.config.max_ready
+                raise QueueFull(
+                    f"queue {engine.keys.name!r} has no room: max_ready={most} messages may wait; claim some"
+                )
+            yield Sleep(pause)
+            pause = min(2 * pause, 0.25)
         call = _call(engine, chunk)
         reply, confirmed = apart(call, (yield call))
     return reply, confirmed
+
+
+def _made_room(engine: LeasedEngine) -> Exchange[bool]:
+    """Return whether messages left a full queue because they had expired."""
+    return engine.config.groups is not None and bool((yield from bury(engine)))
 
 
 class _Tally:
@@ -461,7 +484,7 @@ def _new_entry(
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
     own_headers = headers
-    belonging = Belonging(message.group, message.priority, message.publication)
+    belonging = Belonging(message.group, message.priority, message.publication, message.expires)
     if message.headers is not None or any(each is not None for each in belonging):
         own = message.headers if message.headers is not None else json.loads(headers or b"{}")
         own_headers = encode_headers(belonging.written(engine, own))
@@ -549,16 +572,18 @@ def stage(
     group: str | None = None,
     priority: int | None = None,
     publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
     keep: timedelta | float = 86400,
 ) -> Exchange[Stage]:
     """Stage messages, in order, for `publish_staged`; they stay invisible and are not yet deduplicated.
 
-    payloads: as in `publish_many`. keep: seconds or timedelta until an idle stage expires. The age of messages counts
-    from staging, not from the commit, as in Kafka. Messages of a `publication` count from when they are published.
-    Raises PayloadError if one is unstorable, QueueFull at the server's `maxmemory`, StageLost if the stage expired.
+    payloads: as in `publish_many`. keep: seconds or timedelta until an idle stage expires. The age of messages, and the
+    time after which they expire, count from staging, not from the commit, as in Kafka. Messages of a `publication`
+    count from when they are published. Raises PayloadError if one is unstorable, QueueFull at the server's `maxmemory`,
+    StageLost if the stage expired.
     """
-    yield from counting(engine, publication)
-    headers = Belonging(group, priority, publication).written(engine, headers)
+    yield from counting(engine, publication, expires)
+    headers = Belonging(group, priority, publication, expires).written(engine, headers)
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
@@ -698,6 +723,8 @@ def _committed(engine: LeasedEngine, commit: Callable[[], Call], total: int) -> 
             raise StageLost(rest)
         if verdict != "full":
             raise ScriptFailed(f"publish_staged got unexpected reply {reply.decode()!r}")
+        if (yield from _made_room(engine)):
+            continue
         began = int(rest) if began is None else began
         overflow, most = engine.config.overflow, engine.settings.max_ready  # they may be changed meanwhile
         if total > most or overflow.kind != "block" or int(rest) - began >= overflow.timeout * 1000:

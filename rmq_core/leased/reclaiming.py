@@ -46,6 +46,6 @@ def reclaim_lease(
             return done
 
 
-def state_dead(engine: LeasedEngine, lease_id: str, message_ids: list[str], reason: str | None) -> None:
+def state_dead(engine: LeasedEngine, lease_id: str | None, message_ids: list[str], reason: str | None) -> None:
     for message_id in message_ids:
         engine.state(Operation.DEAD, 1, lease_id, message_id=message_id, reason=reason)

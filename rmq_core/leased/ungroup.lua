@@ -24,6 +24,7 @@ for _, key in ipairs({turns, suspects, resting}) do
     while moved < 1000 and r.count > 0 and r.first < r.next do
       local field = names[i] .. '\0' .. r.first
       local envelope = redis.call('HGET', grouped, field)
+      if envelope then leaves(names[i], r.first) end
       r.first = r.first + 1
       if envelope then
         redis.call('HDEL', grouped, field)
@@ -38,7 +39,7 @@ end
 local left = l.count
 if left == 0 then
   redis.call('DEL', ready, format)
-  redis.call('UNLINK', groups, grouped, turns, suspects, resting, held_before, staged, publications, watchers)
+  redis.call('UNLINK', groups, grouped, turns, suspects, resting, held_before, expiring, staged, publications, watchers)
   redis.call('ZREM', leases, publication)
   if redis.call('EXISTS', stage) == 1 then redis.call('RENAME', stage, ready) end
   local seen = awaited(waiters, wake)

@@ -92,6 +92,7 @@ def test_the_columns_contain_everything_about_a_message(
         "group": "",
         "priority": "",
         "publication": "",
+        "expires": "",
         "payload": bytearray(b"hello"),
         "headers": {"a": "b"},
         "deliveries": 1,

@@ -31,6 +31,7 @@ local function drop_entry(key, entry, kind)
   local number, r = number_of(name, entry, kind == 'newest'), record_of(name)
   if not number then return 0 end
   redis.call('HDEL', grouped, name .. '\0' .. number)
+  leaves(name, number)
   r.count, line_of().count = r.count - 1, line_of().count - 1
   if in_line(r) then line.claimable = line.claimable - 1 end
   store({name})

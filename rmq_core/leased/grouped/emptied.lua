@@ -42,7 +42,7 @@ local function emptied()
     end
   until cursor == '0'
   read_records(held)
-  redis.call('UNLINK', grouped, turns, suspects, resting)
+  redis.call('UNLINK', grouped, turns, suspects, resting, expiring)
   line_of().count, line.claimable = 0, 0
   for i = 1, #held do known[held[i]].count, known[held[i]].was = 0, 'n' end
   redis.call('DEL', groups)

@@ -1,12 +1,15 @@
--- Starts a lease of one message of the group in front, if it has no priority, no group is isolated or due, and none has a weight. It needs none
--- of the functions in ready.lua, whose definition would take as long.
--- KEYS: ready  groups  grouped  turns  suspects  resting  held_before  group_holds
+-- Starts a lease of one message of the group in front, if it has no priority, no group is isolated or due, none has a weight,
+-- and no message has expired. It needs none of the functions in ready.lua, whose definition would take as long.
+-- KEYS: ready  groups  grouped  turns  suspects  resting  held_before  expiring  overdue  group_holds
 -- include: claimed
 -- include: grant
+-- include: dated
 local function hold_quickly(k, o, now)
   local policy = redis.call('GET', ready)
-  if not policy or not string.find(policy, '^%d+$') or redis.call('EXISTS', suspects, held_before) > 0 or
-      redis.call('ZCOUNT', resting, '-inf', now) > 0 then return nil end
+  if not policy or not string.find(policy, '^%d+$') or redis.call('ZCOUNT', resting, '-inf', now) > 0 then return nil end
+  local timed = redis.call('EXISTS', suspects, held_before, expiring, overdue) > 0
+  if timed and (redis.call('EXISTS', suspects, held_before, overdue) > 0 or
+                redis.call('ZCOUNT', expiring, '-inf', now) > 0) then return nil end
   local front = redis.call('ZRANGE', turns, 0, 0)[1]
   if not front or string.find(front, '\2', 1, true) then return nil end
   local got = redis.call('HMGET', groups, '\0', front)
@@ -18,6 +21,7 @@ local function hold_quickly(k, o, now)
   o.mark = '.g'
   local token, deadline, limit = next_token(k, o), deadline_of(o, now), tonumber(policy)
   redis.call('HDEL', grouped, field)
+  if timed then redis.call('ZREM', expiring, entry_of(front, first)) end
   redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner, envelope)
   redis.call('ZADD', k.leases, deadline, o.id)
   size, claimable = size - 1, claimable - 1

@@ -11,6 +11,7 @@
 -- include: envelope
 -- include: mark
 -- include: group_in
+-- include: expiry
 local policy = redis.call('GET', ready)
 if not policy or not string.find(policy, '^%d') then return redis.error_reply('WRONGTYPE the queue has no groups') end
 local in_groups, known, line = true, {}, nil
@@ -119,6 +120,9 @@ local function store(names)
     end
   end
   set[#set + 1], set[#set + 2] = '\0', l.time .. ' ' .. l.claimable .. ' ' .. l.count
+  in_slices(leaving, expiring, zrem)
+  in_slices(entering, expiring, zadd)
+  entering, leaving = {}, {}
   in_slices(set, groups, hset)
   in_slices(gone, groups, hdel)
   for place, key in pairs({t = turns, s = suspects, r = resting}) do
@@ -126,9 +130,16 @@ local function store(names)
     in_slices(off[place], key, zrem)
   end
 end
+-- Moves the first number of a group to its first message.
+local function skip_gaps(name, r)
+  if r.count == 0 then r.first = r.next end
+  while r.first < r.next and redis.call('HEXISTS', grouped, name .. '\0' .. r.first) == 0 do r.first = r.first + 1 end
+end
 -- Adds a message under a number of its group.
 local function put(fields, name, r, number, envelope)
-  fields[#fields + 1], fields[#fields + 2] = name .. '\0' .. number, envelope
+  local stored, expires = dated(envelope, (history_end(envelope) or #envelope) + 1)
+  if expires then enters(expires, name, number) end
+  fields[#fields + 1], fields[#fields + 2] = name .. '\0' .. number, stored
   r.count, line_of().count = r.count + 1, line_of().count + 1
   if in_line(r) then line.claimable = line.claimable + 1 end
 end
@@ -170,6 +181,7 @@ local function is_unsettled_before()
   end
   return redis.call('EXISTS', held_before) == 1
 end
+-- include: overdue
 local function claimable_at(now)
   if redis.call('ZCOUNT', resting, '-inf', now) > 0 then
     local names = redis.call('ZRANGEBYSCORE', resting, '-inf', now, 'LIMIT', 0, 500)
@@ -178,5 +190,6 @@ local function claimable_at(now)
     enter(names)
     store(names)
   end
-  return is_unsettled_before() and 0 or line_of().claimable
+  local more = timed and bury(now) or 0 -- a claim must not get one of these
+  return (more > 0 or is_unsettled_before()) and 0 or line_of().claimable
 end

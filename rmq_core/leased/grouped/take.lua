@@ -29,6 +29,7 @@ local function head_of_group(name, r, pop)
     if envelope then
       if pop then
         redis.call('HDEL', grouped, field)
+        leaves(name, r.first)
         r.first, r.count = r.first + 1, r.count - 1
       end
       return envelope
@@ -81,6 +82,7 @@ local function move_fields(lease, plan, lo, hi)
     local r = known[one.name]
     r.first = one.number + 1
     if got[i] then
+      leaves(one.name, one.number)
       out[#out + 1], bytes, r.count, one.run.got = got[i], bytes + #got[i], r.count - 1, one.run.got + 1
       one.run.index = one.run.index or #out - 1
     end
@@ -142,6 +144,7 @@ local function take_groups(lease, n)
       taken, bytes, at = taken + #out, bytes + size, stop + 1
     end
     for i = 1, #runs do
+      if runs[i].got < runs[i].wanted then skip_gaps(names[i], known[names[i]]) end
       if runs[i].got > 0 then served(names[i], known[names[i]], runs[i].got, runs[i].at) end
     end
     store(names)
@@ -149,4 +152,6 @@ local function take_groups(lease, n)
   keep_counts()
   return taken, kept, 0, 0
 end
-local function take(_, lease_to_fill, n) return take_groups(lease_to_fill, n) end
+local function take(_, lease_to_fill, n)
+  return timed and claimable_at(clock()) == 0 and 0 or take_groups(lease_to_fill, n)
+end

@@ -34,7 +34,7 @@ def row_of(message: Message) -> dict[str, Any]:
     headers = [(name.decode(), value.decode()) for name, value in header_texts(message.headers.items())]
     return {
         "message_id": message.id, "group": message.group, "priority": message.priority,
-        "publication": message.publication, "payload": message.raw,
+        "publication": message.publication, "expires": message.expires, "payload": message.raw,
         "headers": headers, "deliveries": message.deliveries,
         "enqueued_at": message.enqueued_at, "index": message.index, "lease": message.lease_id, "queue": "q",
     }  # fmt: skip

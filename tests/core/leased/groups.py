@@ -6,23 +6,35 @@ import random
 from collections import defaultdict
 from typing import Any
 
+import redis
+
 from rmq_core import LeasedConfig, LeaseLost
+from rmq_core.envelope.codec import message_of
 from rmq_core.errors import ConfigurationError
+from rmq_core.events import Operation, QueueEvent
 from rmq_core.messages import Lease, NewMessage
-from tests.core.leases import engine_of, key
+from tests.core.leases import engine_of, key, lose_answer
 from tests.core.worlds import World
 
 NAMES = ["a", "b", "ü ", "d", "e"]
+ENDED = (":grouped", ":turns", ":resting", ":expiring", ":overdue")
 POLICIES = ["fair", "exclusive", "concurrent 2", 'fair {"a": 5, "b": 0.5}', 'exclusive {"d": 3}']
 
 
 class Groups:
-    """Calls of a few clients. order: the unfinished messages of each group. leases: what each lease holds, by id."""
+    """Calls of a few clients. order: the unfinished messages of each group. leases: what each lease holds, by id.
 
-    def __init__(self, world: World, seed: str, policy: str | None, *, counted: bool = True) -> None:
-        self.chance, self.world = random.Random(seed), world
+    expiring: whether some messages expire, some at once, and some replies get lost. told: the messages of which a
+    client was told that they expired.
+    """
+
+    def __init__(
+        self, world: World, seed: str, policy: str | None, *, counted: bool = True, expiring: bool = False
+    ) -> None:
+        self.chance, self.world, self.expiring = random.Random(seed), world, expiring
         config = LeasedConfig(lease=None, max_deliveries=4)
-        self.queues = [world.queue(config=config) for _ in range(3)]
+        self.told: list[str | None] = []
+        self.queues = [world.queue(config=config, on_event=self.listen) for _ in range(3)]
         self.policy: str | None = None
         self.leases: dict[str, tuple[Lease, dict[str, str]]] = {}
         self.order: dict[str, list[str]] = defaultdict(list)
@@ -37,7 +49,19 @@ class Groups:
 
     @property
     def queue(self) -> Any:
-        return self.chance.choice(self.queues)
+        queue = self.chance.choice(self.queues)
+        if self.expiring and self.chance.random() < 0.1:
+            lose_answer(queue, redis.ConnectionError("the reply got lost"))
+        return queue
+
+    def listen(self, event: QueueEvent) -> None:
+        if event.operation == Operation.DEAD and event.reason == "expired while it waited":
+            self.told.append(event.message_id)
+
+    @property
+    def expires(self) -> float | None:
+        """When the next message expires: never, soon, or after the test."""
+        return self.chance.choice([None, 0.002, 0.02, 0.1, 1000]) if self.expiring and self.policy else None
 
     @property
     def exclusive(self) -> bool:
@@ -88,11 +112,15 @@ class Groups:
             self.published[publication] |= set(texts)
         if count == 1 and self.chance.random() < 0.5:
             priority = self.chance.choice([None, 0, 9])
-            done = self.queue.publish(texts[0], group=group, priority=priority, publication=publication)
+            done = self.queue.publish(
+                texts[0], group=group, priority=priority, publication=publication, expires=self.expires
+            )
             self.ids[texts[0]] = done.id
         else:
             priority = self.chance.choice([None, None, 3])
-            report = self.queue.publish_many(texts, group=group, priority=priority, publication=publication)
+            report = self.queue.publish_many(
+                texts, group=group, priority=priority, publication=publication, expires=self.expires
+            )
             self.ids.update(zip(texts, report.ids, strict=True))
 
     def cancel(self) -> None:
@@ -110,13 +138,21 @@ class Groups:
             self.order[text.rpartition("-")[0].replace("None", "")].append(text)
 
     def claim(self) -> None:
+        now = self.now()
         lease = self.queue.claim(max_messages=self.chance.choice([1, 2, 10, 150]))
         if lease is not None:
-            self.take(lease)
+            self.take(lease, now)
 
-    def take(self, lease: Lease) -> None:
+    def now(self) -> int:
+        seconds, micros = self.world.client.time()
+        return seconds * 1000 + micros // 1000
+
+    def take(self, lease: Lease, now: int) -> None:
+        """Check what a claim got that was sent at `now`."""
         queue = self.queues[0]
         held = {message.id: str(message.payload) for message in queue.messages(lease)}
+        if self.policy:
+            assert all(int(message.expires) >= now for message in queue.messages(lease) if message.expires)
         assert held
         by_group = defaultdict(list)
         for text in held.values():
@@ -155,11 +191,12 @@ class Groups:
     def claim_next(self) -> None:
         if found := self.one():
             lease, held = found
+            now = self.now()
             after = self.queue.claim_next(ack=lease, max_messages=self.chance.choice([1, 5]))
             self.done(set(held.values()))
             del self.leases[lease.id]
             if after is not None:
-                self.take(after)
+                self.take(after, now)
 
     def some(self) -> None:
         """Settle some messages of a lease."""
@@ -235,8 +272,13 @@ class Groups:
         records = client.hgetall(key("groups"))
         line = [float(word) for word in records.pop(b"\0", b"0 0 0").split()]
         counts: dict[bytes, int] = defaultdict(int)
-        for field in client.hkeys(key("grouped")):
-            counts[field.rpartition(b"\0")[0]] += 1
+        expiring: dict[bytes, float] = {}
+        for field, envelope in client.hgetall(key("grouped")).items():
+            group, _, number = field.rpartition(b"\0")
+            counts[group] += 1
+            if until := message_of(envelope).expires:
+                expiring[b"%d%b" % (5 * 10**14 + int(number), group)] = float(until)
+        assert dict(client.zrange(key("expiring"), 0, -1, withscores=True)) == expiring
         places: dict[bytes, list[bytes]] = defaultdict(list)
         for place, name in ((b"t", "turns"), (b"s", "suspects"), (b"r", "resting")):
             for member in client.zrange(key(name), 0, -1):
@@ -258,12 +300,12 @@ class Groups:
         self.audit_publications()
 
     def audit_publications(self) -> None:
-        dead = {str(message.payload) for message in self.queue.admin.dead_letters(10_000)}
-        self.done(dead)
-        unfinished = {text for texts in self.order.values() for text in texts}
         held = {text for _, texts in self.leases.values() for text in texts.values()}
         for name, texts in self.published.items():
             found = self.queue.publication(name)
+            dead = {str(message.payload) for message in self.queue.admin.dead_letters(10_000)}
+            self.done(dead)
+            unfinished = {text for texts in self.order.values() for text in texts}
             leased, gone = len(texts & held), len(texts & self.cancelled)
             waiting, died = len(texts & unfinished) - leased, len(texts & dead)
             acked = len(texts) - leased - waiting - died - gone
@@ -278,10 +320,11 @@ class Groups:
         queue, left = self.queues[0], set()
         self.wait_for_delayed(queue)
         for _ in range(10_000):
+            now = self.now()
             lease = queue.claim(max_messages=100, wait=0.05)
             if lease is None:
                 break
-            self.take(lease)
+            self.take(lease, now)
             left |= {str(message.payload) for message in queue.messages(lease)}
             queue.ack(lease)
             self.done(set(self.leases.pop(lease.id)[1].values()))
@@ -289,9 +332,15 @@ class Groups:
         self.done(dead)
         assert not any(self.order.values()), self.order
         assert queue.stats()[:4] == (0, 0, 0, 0)
+        letters = queue.admin.dead_letters(10_000)
+        expired = [each.id for each in letters if each.history[-1].kind == "unclaimed"]
+        assert set(expired) <= set(self.told)
+        assert len(self.told) == len(set(self.told))
+        late = [each for each in letters if each.id in expired]
+        assert all(each.history[-1].at.timestamp() * 1000 >= int(each.expires) for each in late)
         self.audit()
         names = {name.decode() for name in self.world.client.scan_iter(key("*"))}
-        assert not {name for name in names if ":holds:" in name or name.endswith((":grouped", ":turns", ":resting"))}
+        assert not {name for name in names if ":holds:" in name or name.endswith(ENDED)}
 
     def wait_for_delayed(self, queue: Any) -> None:
         for name in ("delayed", "resting"):

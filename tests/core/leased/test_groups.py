@@ -12,7 +12,7 @@ import pytest
 
 from rmq_core import LeasedConfig, Match
 from rmq_core.errors import ConfigurationError, PayloadError
-from rmq_core.messages import NewMessage
+from rmq_core.messages import Isolation, NewMessage
 from rmq_core.reports import GroupStats
 from tests.core.leased.groups import POLICIES, Groups
 from tests.core.leases import drain, driver_of, engine_of, eventually, key, payloads
@@ -170,6 +170,29 @@ def test_poison_in_a_group_is_found_and_stops_no_other_message(world: World) -> 
 
 def sorted_of(texts: list[str], group: str) -> list[str]:
     return sorted((text for text in texts if text[0] == group), key=lambda text: int(text[1:]))
+
+
+def test_isolated_messages_whose_group_has_rested_are_claimed_as_such(world: World) -> None:
+    queue = world.queue()
+    configure(queue, "exclusive")
+    for number in range(4):
+        queue.publish(str(number), group="g")
+    queue.nack(queue.claim(max_messages=4))
+    queue.nack(queue.claim(max_messages=4), delay=0.01)
+    queue.publish("other", group="h")
+    other = queue.claim()
+    eventually(lambda: queue.admin.server_time() > rest_of(queue))
+    lease = queue.claim_next(ack=other)
+    assert payloads(lease.messages) == ["0"]
+    assert lease.isolation == Isolation(2, 2)
+    queue.nack(lease, delay=0.01)
+    eventually(lambda: queue.admin.server_time() > rest_of(queue))
+    assert queue.claim(max_messages=4).isolation == Isolation(2, 1)
+
+
+def rest_of(queue: Any) -> Any:
+    (group,) = (each for each in queue.admin.groups() if each.name == "g")
+    return group.until
 
 
 def test_groups_are_peeked_browsed_searched_cancelled_exported_and_purged(world: World) -> None:
