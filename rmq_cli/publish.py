@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -15,6 +17,7 @@ from rmq_cli.opening import At, Queue, argument, option
 from rmq_cli.output import counted, emit, say
 from rmq_core.envelope.codec import Payload
 from rmq_core.errors import ConfigurationError, PayloadError, Unsupported
+from rmq_core.policy import of_text
 from rmq_core.protocol import DEFAULT
 
 _Payloads = Annotated[
@@ -32,6 +35,14 @@ _Group = Annotated[str | None, option("--group", help="The group of the messages
 _Priority = Annotated[
     int | None, option("--priority", min=0, max=9, help="9 comes first, in a queue that has groups without limit.")
 ]
+_Expires = Annotated[
+    str | None,
+    option(
+        "--expires",
+        help="Until when they may be claimed, in a queue that has groups: seconds, 10m, 1h, or a time with its zone.",
+        metavar="TIME",
+    ),
+]
 
 
 def publish(
@@ -45,6 +56,7 @@ def publish(
     header: _Headers = None,
     group: _Group = None,
     priority: _Priority = None,
+    expires: _Expires = None,
     at: At,
 ) -> None:
     """Add messages to a queue. A new queue is created, with the discipline leased unless --discipline is given."""
@@ -53,7 +65,8 @@ def publish(
     key_of = _key(dedup_key, payload or ())
     with at.queue(queue, new=True) as opened:
         kind = opened.discipline
-        turn = {name: given for name, given in (("group", group), ("priority", priority)) if given is not None}
+        wanted = {"group": group, "priority": priority, "expires": _time(expires)}
+        turn = {name: given for name, given in wanted.items() if given is not None}
         if turn and kind != DEFAULT:
             raise Unsupported(kind, " and ".join(turn), (DEFAULT,))
         publish_many: Any = opened.publish_many
@@ -110,6 +123,16 @@ def _key(dedup_key: str | None, given: Sequence[str]) -> Callable[[Any], str] | 
     if len(given) != 1:
         raise ConfigurationError("--dedup-key is the key of one payload; for many, `rmq configure` dedup=true")
     return lambda _: dedup_key
+
+
+def _time(text: str | None) -> Any:
+    """Return seconds, a duration or a point in time."""
+    if text is None or isinstance(given := of_text(text), timedelta):
+        return None if text is None else given
+    for read in (float, datetime.fromisoformat):
+        with suppress(ValueError):
+            return read(text)
+    raise ConfigurationError(f"--expires: write seconds, a duration as 1h, or 2026-05-01T12:00+02:00, not {text!r}")
 
 
 def _headers(pairs: Sequence[str]) -> dict[str, str] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -141,18 +141,21 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         headers: Mapping[str, str] | None = None,
         group: str | None = None,
         priority: int | None = None,
+        expires: timedelta | float | datetime | None = None,
         config: LeasedConfig | None = None,
     ) -> PublishReport:
         """Add messages, with headers that name run and step; the report counts accepted messages and duplicates.
 
-        group, priority: in a queue that has groups; a NewMessage may have its own.
+        group, priority, expires (until when they may be claimed): in a queue that has groups; a NewMessage may have its
+        own.
         """
         if isinstance(payloads, str | bytes | Mapping):
             raise ConfigurationError("payloads must be an iterable: write [payload] to publish a single one")
         with self._briefly(queue, config) as opened:
             return opened.publish_many(
-                payloads, dedup_key=dedup_key, delay=delay, headers=headers, group=group, priority=priority
-            )
+                payloads, dedup_key=dedup_key, delay=delay, headers=headers, group=group, priority=priority,
+                expires=expires,
+            )  # fmt: skip
 
     def outbox(
         self, context: identity.StepContext, queue: str, *, config: LeasedConfig | None = None

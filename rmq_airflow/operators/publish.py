@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -70,6 +70,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
     :param group: the group of the messages, such as a tenant or a table, in a queue that has groups (templated); or a
         function that returns the group of a payload
     :param priority: 0 to 9, of which 9 comes first, in a queue that has groups without limit
+    :param expires: seconds, timedelta or datetime, in a queue that has groups: a message that nobody has claimed by
+        then becomes a dead letter
     :param partition_by: a function that returns the partition of a payload, which is published to the queue
         ``<redis_queue>/<partition>``; the event of ``asset``, which must be an Asset, carries the partition keys. All
         payloads are read and sorted before the first is published, so a partition without a valid name fails the task
@@ -94,6 +96,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         headers: Mapping[str, str] | None = None,
         group: str | Callable[[Any], str] | None = None,
         priority: int | None = None,
+        expires: timedelta | float | datetime | None = None,
         partition_by: PartitionBy | None = None,
         asset: Asset | AssetAlias | Literal["queue"] | None = "queue",
         queue_config: LeasedConfig | None = None,
@@ -119,6 +122,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         self.headers = headers
         self.group = group
         self.priority = priority
+        self.expires = expires
         self.partition_by = partition_by
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
@@ -158,8 +162,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         check_discipline(queue)
         asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
-        if queue.discipline != "leased" and (self.group, self.priority) != (None, None):
-            raise Unsupported(queue.discipline, "groups and priorities", ("leased",))
+        if queue.discipline != "leased" and (self.group, self.priority, self.expires) != (None, None, None):
+            raise Unsupported(queue.discipline, "groups, priorities and messages that expire", ("leased",))
 
     def _publish(
         self, hook: RedisQueueHook, name: str, chunks: Iterable[list[Any]], context: Context, total: PublishedReport
@@ -177,7 +181,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         self, queue: WorkQueue, chunks: Iterable[list[Any]], own: Mapping[str, str], total: PublishedReport
     ) -> None:
         headers = {**own, **(self.headers or {})} if queue.capabilities.headers else None
-        turn: dict[str, Any] = {} if self.priority is None else {"priority": self.priority}
+        wanted = {"priority": self.priority, "expires": self.expires}
+        turn: dict[str, Any] = {name: given for name, given in wanted.items() if given is not None}
         if self.group is not None and not callable(self.group):
             turn["group"] = self.group
         publish_many: Any = partial(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -124,6 +126,15 @@ def test_rendering_does_not_call_the_function(task_context: MakeContext) -> None
     operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=messages)
     operator.render_template_fields(task_context(operator))
     assert operator.messages is messages
+
+
+def test_tasks_publish_messages_that_expire(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.admin.configure(groups="fair")
+    publish(task_context, ["short"], expires=timedelta(milliseconds=1))
+    publish(task_context, ["long"], expires=60)
+    time.sleep(0.002)
+    assert queue.claim(max_messages=2).message.payload == "long"
+    assert queue.stats().dead == 1
 
 
 def test_tasks_publish_to_groups_that_a_function_or_a_template_names(

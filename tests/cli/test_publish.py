@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,21 @@ def test_a_full_queue_has_an_exit_code_and_reports_how_much_was_stored(rmq: Rmq)
     ran = rmq("publish", "q", "c")
     assert ran.code == 4
     assert "stored before that: 0" in ran.err
+
+
+@pytest.mark.parametrize("expires", ["0.001", "1ms", "2020-01-01T12:00+02:00"])
+def test_a_message_that_nobody_claims_in_time_is_a_dead_letter_that_says_so(rmq: Rmq, expires: str) -> None:
+    assert "groups='fair'" in rmq("publish", "q", "a", "--expires", "1h").err
+    assert rmq("configure", "q", "groups=fair", "--discipline", "leased").code == 0
+    rmq("publish", "q", "a", "--expires", expires)
+    rmq("publish", "q", "b", "--expires", "1h")
+    time.sleep(0.005)
+    assert rmq("consume", "q").out == "b\n"
+    assert "expired while it waited" in rmq("dlq", "list", "q").out
+    (reason,) = rmq("dlq", "reasons", "q", "--json").records
+    assert (reason["reason"], reason["count"]) == ("expired while it waited", 1)
+    assert "--expires: write seconds" in rmq("publish", "q", "a", "--expires", "soon").err
+    assert "has no expires" in rmq("publish", "other", "x", "--expires", "1h", "--discipline", "jobs").err
 
 
 def test_a_message_is_published_to_a_group_with_a_priority(rmq: Rmq) -> None:

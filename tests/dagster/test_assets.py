@@ -1,11 +1,13 @@
 # No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 import pytest
 
 from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core.messages import NewMessage
 from rmq_dagster import (
     Limit,
     QueueLimits,
@@ -43,6 +45,14 @@ def test_an_op_publishes_its_input_and_reports_the_count(
     told = values(output.step_output_data.metadata)
     assert told == {"rmq/queue": queue.name, "rmq/published": 2, "rmq/duplicates": 1, "rmq/dropped": 0}
     assert [message.payload for message in queue.admin.peek(9)] == [{"n": 1}, {"n": 2}]
+
+
+def test_a_resource_publishes_messages_that_expire(queue: LeasedQueue, redis_queue: RedisQueueResource) -> None:
+    queue.admin.configure(groups="fair")
+    redis_queue.publish(queue.name, ["a"], expires=datetime.now(UTC) - timedelta(seconds=1))
+    redis_queue.publish(queue.name, [NewMessage("b", expires=60)])
+    assert [message.payload for message in queue.claim(max_messages=2).messages] == ["b"]
+    assert queue.stats().dead == 1
 
 
 # Dagster deprecates a function that it uses itself to make observable assets external ones.
