@@ -139,6 +139,25 @@ def late(queue: Any, client: redis.Redis) -> None:
     client.zadd(f"rmq:{{{queue.name}}}:leases", {held(queue, client).id: 1})
 
 
+def over(count: int) -> Act:
+    """Publish messages to two groups, and let `count` of them expire."""
+
+    def prepare(queue: Any, client: redis.Redis) -> None:
+        for group in ("a", None):
+            queue.publish_many(["x"] * (count // 2), group=group, expires=60)
+            queue.publish_many(["y", "z"], group=group)
+        key = f"rmq:{{{queue.name}}}:expiring"
+        client.zadd(key, dict.fromkeys(client.zrange(key, 0, -1), 1))
+
+    return prepare
+
+
+def unclaimed(queue: Any, client: redis.Redis) -> None:
+    """Do the same, so that they are dead letters."""
+    over(3)(queue, client)
+    assert queue.backlog().ready == 4
+
+
 def refs(lease: Lease, *indexes: int) -> list[MessageRef]:
     """Return messages of a lease by their positions."""
     return [MessageRef(lease.id, index, "") for index in indexes]
@@ -275,6 +294,12 @@ OPERATIONS = (
             ("nack a publication", lambda queue, lease: (queue.nack(lease), queue.publication("p")[:7]), counted),
             ("release groups", lambda queue, lease: queue.release(lease), held),
             ("reclaim groups", lambda queue, _: queue.backlog().ready, late),
+            ("publish what expires", lambda queue, _: queue.publish("x", group="a", expires=600), nothing),
+            ("publish many that expire", lambda queue, _: queue.publish_many(["x"] * 30, expires=600), published(3)),
+            ("claim behind what expired", lambda queue, _: _claim_and_look(queue), over(20)),
+            ("claim some behind many expired", lambda queue, _: _claim_and_look(queue, max_messages=9), over(1_200)),
+            ("look for more than expired", lambda queue, _: queue.backlog().ready, over(20)),
+            ("redrive what expired", lambda queue, _: queue.admin.redrive(), unclaimed),
         )
     ),
 )
@@ -287,6 +312,13 @@ def _published(queue: Any) -> int:
 def _regrouped(queue: Any, groups: str | None) -> Any:
     found = queue.admin.configure(groups=groups) if groups else queue.admin.configure(reset="groups")
     return found.stored, queue.stats()[:4]
+
+
+def _claim_and_look(queue: Any, **more: Any) -> Lease:
+    """Claim, and look again: if the reply to the claim got lost, the next call tells which messages expired."""
+    lease: Lease = queue.claim(**more)
+    queue.backlog()
+    return lease
 
 
 def _only(queue: Any) -> Lease:

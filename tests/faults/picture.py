@@ -64,7 +64,8 @@ def _waiting(client: redis.Redis, prefix: str) -> Any:
     messages = {field: _shape(envelope) for field, envelope in client.hgetall(prefix + "grouped").items()}
     records = {name: record.split()[:7] for name, record in client.hgetall(prefix + "groups").items()}
     holds = sorted(tuple(client.hgetall(key).items()) for key in client.keys(prefix + "holds:*"))
-    return client.get(prefix + "ready"), messages, records, holds
+    expiring = client.zrange(prefix + "expiring", 0, -1), client.llen(prefix + "overdue")
+    return client.get(prefix + "ready"), messages, records, holds, expiring
 
 
 def _lease(client: redis.Redis, prefix: str, lease: bytes) -> tuple[Any, ...]:

@@ -85,6 +85,28 @@ def test_new_consumers_drain_a_full_server_to_empty(world: World, full: redis.Re
     assert len(done) == len(set(done)) == 6000 - 3 * 2 + 5
 
 
+def test_messages_that_expired_leave_a_full_server_and_those_behind_them_are_claimed(
+    world: World, full: redis.Redis
+) -> None:
+    for groups in ("fair", "exclusive"):
+        queue = world.queue(groups, config=CONFIG)
+        queue.admin.configure(groups=groups)
+        queue.publish_many(["old"] * 1_300, group="g", expires=60)
+        queue.publish_many(["new"] * 20, group="g")
+        key = f"rmq:{{{groups}}}:expiring"
+        full.zadd(key, dict.fromkeys(full.zrange(key, 0, -1), 1))
+    fill(full)
+    for groups in ("fair", "exclusive"):
+        queue = world.queue(groups, config=CONFIG)
+        with pytest.raises(QueueFull):
+            queue.publish("x", expires=5)
+        assert queue.backlog().ready == 20
+        assert queue.ack(queue.claim(max_messages=50)).settled == 20
+        assert queue.stats()[:5] == (0, 0, 0, 0, 1_300)
+        with pytest.raises(QueueFull):
+            queue.admin.redrive()
+
+
 def test_every_call_that_drains_works_on_a_full_server(world: World, full: redis.Redis) -> None:
     stock(world, leases=0)
     fill(full)
