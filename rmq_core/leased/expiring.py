@@ -11,7 +11,7 @@ from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.settings import fresh
-from rmq_core.kernel.settling import without_trimmed
+from rmq_core.kernel.settling import without_report
 from rmq_core.leased.reclaiming import state_dead
 from rmq_core.leased.state import LeasedEngine
 
@@ -24,7 +24,7 @@ def bury(engine: LeasedEngine) -> Exchange[int]:
     found, left = 0, 1
     yield from fresh(engine)  # for max_dead
     while left:
-        reply = without_trimmed(engine, (yield script("leased/expire", engine.keys, engine.settings)))
+        reply = without_report(engine, (yield script("leased/expire", engine.keys, engine.settings)))
         words = reply.decode().split(" ")
         if words[0] != "expired":
             raise ScriptFailed(f"expire got {words[0]!r}")

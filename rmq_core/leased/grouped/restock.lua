@@ -11,7 +11,8 @@ local function restock(stage, _, most, element)
     if not got then break end
     for i = 1, #got do bytes = bytes + #got[i] end
     moved = moved + #got
-    if not again then -- else these were in the queue before
+    if again then set_unique(got, 'w') -- these were in the queue before
+    else
       local fresh = distinct(got)
       refused = refused + #got - #fresh
       got = fresh

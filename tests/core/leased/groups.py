@@ -255,6 +255,9 @@ class Groups:
                 raise
             assert any(not self.queue.publication(name).done for name in self.published)
             return
+        if policy is None:  # a plain queue does not know which keys its leases have
+            for text in {text for _, texts in self.leases.values() for text in texts.values()} & self.keys.keys():
+                del self.keys[text]
         for each in self.queues:  # which else follow within a second
             engine_of(each).look_at = 0
             each.stats()

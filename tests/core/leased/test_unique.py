@@ -97,6 +97,8 @@ def test_keys_survive_a_change_of_the_groups(world: World) -> None:
     assert queue.publish_many(["a", "b", "c"]).accepted == 1
     queue.admin.configure(reset=["groups", "dedup_until"])
     assert not world.client.exists(key("unique"))
+    queue.admin.configure(groups="fair", dedup_until="settled")
+    assert queue.publish_many(["a", "b", "c"]).accepted == 0
     assert len(drain(queue)) == 3
 
 
