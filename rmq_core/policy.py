@@ -145,6 +145,7 @@ class Durability:
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _DURATION = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})")
 _BREAKER = re.compile(r"(\d+) in (.+)")
+_MOST_COUNTED = 1000
 _LARGEST_FIRST = {"d": 86_400, "h": 3600, "m": 60}
 
 
@@ -155,14 +156,16 @@ class Breaker:
     A circuit breaker (Nygard, "Release It!", 2007) that counts failures in a sliding window of time, as those of
     Resilience4j and Polly do. Theirs try again by themselves after a while. This one does not, because each try would
     cost messages: `resume` closes it. What it counts are the dead letters that the queue holds, by the times at which
-    they died; those that were redriven, edited or deleted count no more.
+    they died; those that were redriven, edited or deleted count no more, and those that expired while they waited do
+    not count. dead: 1 to 1,000, because the script reads so many letters before it pauses the queue.
     """
 
     dead: int
     within: timedelta | float
 
     def __post_init__(self) -> None:
-        whole("pause_after_dead.dead", self.dead, minimum=1)
+        if whole("pause_after_dead.dead", self.dead, minimum=1) > _MOST_COUNTED:
+            raise ConfigurationError(f"pause_after_dead.dead must be at most {_MOST_COUNTED}, not {self.dead}")
         within = seconds("pause_after_dead.within", self.within, minimum=0.001)
         object.__setattr__(self, "within", within)  # so that 600 and timedelta(minutes=10) are equal
 

@@ -84,7 +84,15 @@ def test_a_breaker_has_a_text_for_people_and_one_for_scripts(breaker: Breaker, t
 
 @pytest.mark.parametrize(
     ("dead", "within", "parameter"),
-    [(0, 60, "dead"), (True, 60, "dead"), (2.0, 60, "dead"), (2, 0, "within"), (2, -1, "within"), (2, "10m", "within")],
+    [
+        (0, 60, "dead"),
+        (1001, 60, "dead"),
+        (True, 60, "dead"),
+        (2.0, 60, "dead"),
+        (2, 0, "within"),
+        (2, -1, "within"),
+        (2, "10m", "within"),
+    ],
 )
 def test_a_breaker_with_a_wrong_value_names_it(dead: Any, within: Any, parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=f"pause_after_dead.{parameter}"):
