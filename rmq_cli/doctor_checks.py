@@ -45,6 +45,7 @@ _EXAMPLES = {
         ),
         ("K K", "RENAME RENAMENX"),
         ("K STORE K", "SORT"),
+        ("K 1 K", "ZUNIONSTORE"),
         (
             "K 1 1",
             (

@@ -315,11 +315,86 @@ class Groups:
         return cls(limit, weights)
 
 
+_UNIT_SIZES = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1000, "ms"))  # us
+_RATE = re.compile(rf"(\d+)/(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})(?: burst (\d+))?")
+_MOST_A_SECOND = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many messages claims may get: `count` in each time `per` (seconds or timedelta), and not all at once.
+
+    By the generic cell rate algorithm (ITU-T I.371), as a token bucket: it holds `burst` messages, and is full at
+    first; each `per / count` one more comes. So in a time of any length, claims get at most `burst` messages, and its
+    share of the rate.
+    """
+
+    count: int
+    per: timedelta | float
+    burst: int = 1
+
+    def __post_init__(self) -> None:
+        whole("rate.count", self.count, minimum=1)
+        whole("rate.burst", self.burst, minimum=1)
+        per = seconds("rate.per", self.per, minimum=0.001)
+        if self.count > per * _MOST_A_SECOND or per * self.burst / self.count > _LONGEST_S:
+            raise ConfigurationError(
+                f"rate must be at most {_MOST_A_SECOND:,} messages a second, and its burst at most those of "
+                f"{_LONGEST_S} seconds, not {self}"
+            )
+
+    def __str__(self) -> str:
+        """Return the rate as `configure` takes it: `50/1m`, or `50/1m burst 10`."""
+        size, unit = next((each for each in _UNIT_SIZES if self._per_us % each[0] == 0), _UNIT_SIZES[-1])
+        return f"{self.count}/{self._per_us / size:.15g}{unit}{f' burst {self.burst}' if self.burst > 1 else ''}"
+
+    @property
+    def _per_us(self) -> int:
+        return round(seconds("rate.per", self.per) * 1_000_000)
+
+    @property
+    def stored(self) -> str:
+        """The rate as scripts read it: the time for one message, in us, rounded up; and the burst."""
+        return f"{-(-self._per_us // self.count)}*{self.burst}"
+
+    @classmethod
+    def of(cls, text: str) -> Rate:
+        """Return the rate of a text. Raises ConfigurationError for another text."""
+        found = _RATE.fullmatch(text)
+        if not found:
+            raise ConfigurationError(f"rate must be as 50/1m, or 50/1m burst 10, not {text!r}")
+        return cls(int(found[1]), timedelta(**{_UNITS[found[3]]: float(found[2])}), int(found[4] or 1))
+
+
 def check_groups(value: object) -> None:
     """Raise ConfigurationError unless this is a policy or None; for a text, the error of `Groups.of` if it has one."""
     if value is not None and not isinstance(value, Groups):
         Groups.of(str(value))
         raise ConfigurationError(f"groups must be Groups(...), not {value!r}")
+
+
+def check_rate(parameter: str, value: object, groups: object) -> None:
+    """Raise ConfigurationError unless this is None, or the rate of a queue that has a policy of groups."""
+    if value is None:
+        return
+    if not isinstance(value, Rate):
+        try:
+            Rate.of(str(value))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{parameter}: {error}") from None
+        raise ConfigurationError(f"{parameter} must be Rate(...), not {value!r}")
+    if groups is None:
+        raise ConfigurationError(
+            f"{parameter} needs a policy of groups: configure(groups='fair', {parameter}='{value}'); reset both "
+            "together"
+        )
+
+
+def policy_text(groups: Groups, rate: Rate | None, group_rate: Rate | None) -> str:
+    """Return a policy with its rates as scripts read it, from the key `ready`."""
+    limit, _, weights = groups.stored.partition(" ")
+    rates = (f"{name}={each.stored}" for name, each in (("rate", rate), ("group_rate", group_rate)) if each)
+    return " ".join(filter(None, (limit, *rates, weights)))
 
 
 STORED: Mapping[str, bool] = {"stored": True}
@@ -329,15 +404,15 @@ STORED: Mapping[str, bool] = {"stored": True}
 def as_text(value: Any) -> Any:
     """Return the value of a setting as JSON and command lines have it: None, a number, true, false or a text.
 
-    Texts are `90s`, `raise`, `drop_oldest`, `block 5`, `exponential 1 300 0.5`, `20 in 10m`, `fair`, `exclusive` and
-    `concurrent 3`, the last three also with weights, `fair {"gold": 5}`; other values, such as a Backoff of a program's
-    own, are represented.
+    Texts are `90s`, `raise`, `drop_oldest`, `block 5`, `exponential 1 300 0.5`, `20 in 10m`, `50/1m`, `50/1m burst 10`,
+    `fair`, `exclusive` and `concurrent 3`, the last three also with weights, `fair {"gold": 5}`; other values, such as
+    a Backoff of a program's own, are represented.
     """
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.15g}s"
     if isinstance(value, Overflow):
         return f"block {value.timeout:.15g}" if value.kind == "block" else value.kind
-    if isinstance(value, Breaker | Groups):
+    if isinstance(value, Breaker | Groups | Rate):
         return str(value)
     if isinstance(value, Exponential):
         return f"exponential {value.base:.15g} {value.cap:.15g} {value.jitter:.15g}"
@@ -363,6 +438,8 @@ def of_text(value: Any) -> Any:
             return Breaker(int(found[1]), of_text(found[2]))
         if word in {"fair", "exclusive", "concurrent"}:
             return Groups.of(value)
+        if _RATE.fullmatch(value):
+            return Rate.of(value)
         known: dict[str, Callable[..., Any]] = {"block": Overflow.BLOCK, "exponential": exponential}
         return known[word](*map(float, rest))
     except (KeyError, OverflowError, TypeError, ValueError):

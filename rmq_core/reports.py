@@ -201,8 +201,8 @@ class GroupStats(NamedTuple):
     """A group of a queue: how many of its messages wait, and how many leases hold some.
 
     name: '' for messages without a group. Messages with different priorities are listed apart, and so are isolated
-    ones: those that failed together and are claimed apart. ready: whether a claim may get one now. until: for a group
-    whose first message waits after a failure, the time until which it does.
+    ones: those that failed together and are claimed apart. ready: whether a claim may get one now. until: the
+    time at which it may, for a group that rests after a failure, or until the next message that a rate allows.
     """
 
     name: str

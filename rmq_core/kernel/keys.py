@@ -11,12 +11,13 @@ rmq:{q}:consumer:<c> hash    current holder of a consumer's name: run, stream, u
 rmq:{q}:holds:<id>   hash    group that a lease holds -> where its messages begin, in the lease and in the group;
                              byte 1 and a publication -> how many unsettled messages of it the lease has
 rmq:{q}:format       string  "2 <version of RMQ that it needs>", only where messages wait in groups
-rmq:{q}:groups       hash    group -> its record; only in a queue of format 2, as the next seven
+rmq:{q}:groups       hash    group -> its record; only in a queue of format 2, as the next eight
 rmq:{q}:grouped      hash    group, NUL, number -> envelope
 rmq:{q}:turns        zset    groups that may be claimed -> virtual time of their turn
 rmq:{q}:suspects     zset    groups whose next message is isolated, in the same way
 rmq:{q}:resting      zset    other groups with messages -> ms, when they may be claimed; +inf when a lease has to end
 rmq:{q}:held_before  set     leases from before the limit of groups, until the last of them has ended
+rmq:{q}:buckets      zset    group, empty for the whole queue -> us, when its burst is whole again; expires
 rmq:{q}:publications hash    publication -> how many of its messages wait, are leased, ..., in a queue of format 2
 rmq:{q}:watchers     zset    who waits for the end of a publication -> ms, when that expires
 rmq:{q}:finished     list    tokens that wake them; expires
@@ -132,6 +133,7 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     suspects: bytes
     resting: bytes
     held_before: bytes
+    buckets: bytes
     publications: bytes
     watchers: bytes
     finished: bytes

@@ -24,6 +24,7 @@ end
 -- include: next_due
 local isolated, groups, counted, score = 0, {}, 0, '(0'
 waiting, isolated = promote(delayed, ready, now)
+if in_groups then waiting = math.min(waiting, ready_in(ready)) end
 if notify_ms ~= '0' then redis.call('ZADD', waiters, now + tonumber(notify_ms), '*') end
 while counted < isolated and #groups < 200 do
   local first, at = next_isolated(delayed, score)

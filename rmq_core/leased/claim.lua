@@ -7,7 +7,8 @@
 -- Reply: {head, expired lease ids, envelopes in batches}; head is
 --   'claimed <token> <deadline ms> <count> <limit> <failures> <most>',
 --   'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>',
---   'empty <ms to block> <server time at which waiting ends>', 'settled <acked> ...', 'exhausted' or 'superseded'.
+--   'empty <ms to block> <server time at which waiting ends>', and ' token' if nothing can be claimed earlier,
+--   'settled <acked> ...', 'exhausted' or 'superseded'.
 --   Failures and most are 0 unless the messages are isolated. A takeover returns no envelopes, and neither does a claim
 --   of 100 or more messages.
 -- include: clock
@@ -63,10 +64,10 @@ if record then return {refuse('settled ' .. record), late, {}} end
 local waiting, isolated = promote(delayed, ready, now)
 if seen and seen.paused then waiting, isolated = 0, 0 end
 if waiting + isolated == 0 then
-  local block = 0
-  if o.block > 0 and #late == 0 then block = arm(k, o, now)
+  local block, how = 0, ''
+  if o.block > 0 and #late == 0 then block, how = arm(k, o, now)
   else announce(k, now, seen, nil, leave(k, o, seen)) end
-  if #late == 0 then return {refuse('empty ' .. block .. ' ' .. wait_end), late, {}} end
+  if #late == 0 then return {refuse('empty ' .. block .. ' ' .. wait_end .. how), late, {}} end
   refuse('empty 1 ' .. wait_end) -- a resend claims again and learns of the expired leases itself
   return {'empty 0 ' .. wait_end, late, {}}
 end

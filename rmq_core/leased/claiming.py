@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from rmq_core import errors
 from rmq_core.envelope.codec import anonymous_lease_id, nonce
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Command, Encodable, Exchange, Listen, Pipeline, Wait, blocks_for
+from rmq_core.exchange import Call, Command, Encodable, Exchange, Listen, Pipeline, Sleep, Wait, blocks_for
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
@@ -193,6 +193,9 @@ def _wait(
         yield from reclaim_all(engine, late)
         if not late and not block:
             return None
+        if len(words) > 3:  # no message can be claimed earlier, and an idle server ends a BLPOP up to 0.1 s too late
+            yield Sleep(block / 1000)
+            block = 0
 
 
 def _hand_over(

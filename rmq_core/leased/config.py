@@ -17,9 +17,11 @@ from rmq_core.policy import (
     Durability,
     Groups,
     Overflow,
+    Rate,
     check_all,
     check_breaker,
     check_groups,
+    check_rate,
     milliseconds,
     seconds,
     whole,
@@ -77,6 +79,8 @@ class LeasedConfig(PayloadLimits):
     or how long (timedelta). None records nothing.
     groups: how messages wait in groups, for which `publish` has `group`; None for one line. It can only be stored with
     the queue, because it changes how the messages are stored: `queue.admin.configure(groups="fair")`.
+    rate, group_rate: how many messages claims may get in a time, from the whole queue and from each group, for all
+    programs together; stored with `groups`: `queue.admin.configure(groups="fair", rate="50/1m")`.
     """
 
     lease: timedelta | float | None = 300
@@ -99,6 +103,8 @@ class LeasedConfig(PayloadLimits):
     history: bool = True
     journal: int | timedelta | None = field(default=None, metadata=STORED)
     groups: Groups | None = field(default=None, metadata=STORED)
+    rate: Rate | None = field(default=None, metadata=STORED)
+    group_rate: Rate | None = field(default=None, metadata=STORED)
 
     def __post_init__(self) -> None:
         PayloadLimits.__post_init__(self)
@@ -121,6 +127,8 @@ class LeasedConfig(PayloadLimits):
             )
         check_breaker(self.pause_after_dead, self.max_dead)
         check_groups(self.groups)
+        check_rate("rate", self.rate, self.groups)
+        check_rate("group_rate", self.group_rate, self.groups)
         if self.groups is not None and self.overflow == Overflow.DROP_OLDEST:
             raise ConfigurationError("overflow DROP_OLDEST cannot be combined with groups: use raise or block")
         if self.durability is not None and not isinstance(self.durability, Durability):

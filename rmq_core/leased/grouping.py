@@ -6,7 +6,6 @@ files in `grouped`. All other scripts are those of a plain queue, which therefor
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import version
 from typing import Any
 
@@ -18,7 +17,7 @@ from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.publishing import PEACE_MS, PUBLICATION, finish
 from rmq_core.leased.state import LeasedEngine
-from rmq_core.policy import Groups, moment, whole
+from rmq_core.policy import Groups, Rate, moment, policy_text, whole
 from rmq_core.reports import GroupStats, Publication
 
 _FORMAT = 2
@@ -31,14 +30,17 @@ def groups(engine: LeasedEngine, count: int = 20) -> Exchange[list[GroupStats]]:
     Of more than 100,000 groups, it looks through about so many. Groups without waiting messages are listed while a
     lease holds them.
     """
-    most, found, cursor = whole("count", count, minimum=1), list[GroupStats](), 0
+    most, found, cursor = whole("count", count, minimum=1), list[tuple[str, list[str]]](), 0
     for _ in range(_SCANS):
         cursor, page = yield Command(("HSCAN", engine.keys.groups, cursor, "COUNT", _A_PAGE))
-        found += [_group(name, record) for name, record in _pairs(page).items() if name != "\0"]
-        found = sorted(found, key=lambda each: (-each.waiting, -each.leases, each.name))[:most]
+        found += [(name, record.split(" ")) for name, record in _pairs(page).items() if name != "\0"]
+        found = sorted(found, key=lambda each: (-int(each[1][3]), -int(each[1][4]), each[0]))[:most]
         if int(cursor) == 0:
             break
-    return found
+    if not found:
+        return []
+    times = yield script("leased/resting", engine.keys, names=[name for name, _ in found])
+    return [_group(name, record, text_of(at)) for (name, record), at in zip(found, times, strict=bool(times))]
 
 
 def _pairs(reply: Any) -> dict[str, str]:
@@ -47,22 +49,19 @@ def _pairs(reply: Any) -> dict[str, str]:
     return {text_of(name): text_of(value) for name, value in pairs}
 
 
-def _group(name: str, record: str) -> GroupStats:
-    place, _, _, waiting, leases, _, suspects, until_ms = record.split(" ")
-    rests, isolated = place == "r" and int(until_ms) > 0, name.endswith("\1") or suspects != "0"
+def _group(name: str, record: list[str], at: str) -> GroupStats:
+    """Return a group. at: when claims may get its next message, in ms; 0 for now, inf when a lease has to end."""
+    _, _, _, waiting, leases, _, suspects, *_ = record
+    isolated = name.endswith("\1") or suspects != "0"
     name, _, priority = name.removesuffix("\1").partition("\2")
-    return GroupStats(
-        name,
-        int(priority or 0),
-        int(waiting),
-        int(leases),
-        place in "ts",
-        isolated,
-        moment(until_ms) if rests else None,
-    )
+    ready = waiting != "0" and at == "0"
+    until = None if waiting == "0" or at in {"0", "inf"} else moment(at)
+    return GroupStats(name, int(priority or 0), int(waiting), int(leases), ready, isolated, until)
 
 
-def set_groups(engine: LeasedEngine, policy: Groups | None) -> Exchange[None]:
+def set_groups(
+    engine: LeasedEngine, policy: Groups | None, rate: Rate | None = None, group_rate: Rate | None = None
+) -> Exchange[None]:
     """Let messages wait in groups, or in one line again (None); messages that wait are moved.
 
     Any other client of this version follows with its next call, and one of an older version raises FormatMismatch.
@@ -70,30 +69,30 @@ def set_groups(engine: LeasedEngine, policy: Groups | None) -> Exchange[None]:
     groups with one, and back, by way of one line.
     """
     present = yield from _present(engine)  # not what this client knows: another one may have changed it just now
-    if present == policy:
+    wanted = policy_text(policy, rate, group_rate) if policy else None
+    if present == wanted:
         return
     yield from ready(engine, DISCIPLINE)
-    if present and (policy is None or (present.concurrent is None) != (policy.concurrent is None)):
-        yield from _ungroup(engine)
-    if policy:
-        yield from _store(engine, policy)
+    if present is not None and (policy is None or present.startswith("0") != (policy.concurrent is None)):
+        yield from _ungroup(engine, policy_text(Groups(), rate, group_rate))
+    if wanted is not None:
+        yield from _store(engine, wanted)
     else:
         yield Command(("UNLINK", engine.keys.unique))
 
 
-def _present(engine: LeasedEngine) -> Exchange[Groups | None]:
+def _present(engine: LeasedEngine) -> Exchange[str | None]:
+    """Return the policy as scripts read it; None where messages wait in one line."""
     if text_of((yield Command(("TYPE", engine.keys.ready)))) != "string":
         return None
-    stored = text_of((yield Command(("GET", engine.keys.ready))))
-    limit, _, weights = stored.partition(" ")
-    return Groups(int(limit) or None, json.loads(weights) if weights else {})
+    return text_of((yield Command(("GET", engine.keys.ready))))
 
 
-def _store(engine: LeasedEngine, policy: Groups) -> Exchange[None]:
+def _store(engine: LeasedEngine, policy: str) -> Exchange[None]:
     keys, publication, stage = engine.keys, new_id(), new_id()
     call = script(
         "leased/set_groups", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
-        stage=keys.stage(stage), policy=policy.stored, format_text=f"{_FORMAT} {version('rmq')}",
+        stage=keys.stage(stage), policy=policy, format_text=f"{_FORMAT} {version('rmq')}",
         publication=PUBLICATION + publication.encode(), stage_id=stage, peace_ms=PEACE_MS,
     )  # fmt: skip
     moved = number_after(b"changed ", (yield call))
@@ -102,11 +101,11 @@ def _store(engine: LeasedEngine, policy: Groups) -> Exchange[None]:
         yield from finish(engine, PUBLICATION.decode() + publication)
 
 
-def _ungroup(engine: LeasedEngine) -> Exchange[None]:
+def _ungroup(engine: LeasedEngine, policy: str) -> Exchange[None]:
     for name, stored in _pairs((yield Command(("HGETALL", engine.keys.publications)))).items():
         if not Publication.of(name, stored, 0).done:
             raise _uncounted(name)
-    yield from _store(engine, Groups())  # so no lease comes to hold a group any more
+    yield from _store(engine, policy)  # so no lease comes to hold a group any more
     keys, publication, stage = engine.keys, new_id(), new_id()
     for name in map(text_of, (yield Command(("ZRANGE", keys.leases, 0, -1)))):
         if not name.startswith(PUBLICATION.decode()):

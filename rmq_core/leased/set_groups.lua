@@ -1,7 +1,9 @@
 -- Sets how the messages of a queue wait in groups. Messages that a plain queue holds become a publication, which any client
 -- moves to their groups. Where fewer leases than before may hold a group, claims wait until the present leases have ended.
--- KEYS: slot  ready  format  leases  staged, record of the publication  stage, its messages  held_before
--- ARGV: seq  slot_ttl_ms  policy, '<how many leases may hold a group, 0 for any number> <weights>', see grouped/ready.lua
+-- A change lets groups that rest be looked at again, and wakes a waiting claim.
+-- KEYS: slot  ready  format  leases  staged, record of the publication  stage, its messages  held_before  resting
+--       waiters  wake
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  policy, the value of `ready`, see grouped/ready.lua
 --       format_text, the value of `format`  publication, its member of `leases`  stage_id  peace_ms:number, how long
 --         until other clients move the messages
 -- Reply: 'changed <messages to move>' or 'superseded'.
@@ -9,10 +11,11 @@
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
-local grouped_now, count = redis.call('TYPE', ready).ok == 'string', 0
-if not grouped_now then count = redis.call('LLEN', ready) end
-local limit, old = tonumber(string.match(policy, '^%d+')), 0
-if grouped_now then old = tonumber(string.match(redis.call('GET', ready), '^%d+')) end
+-- include: notify
+local before, count = redis.call('TYPE', ready).ok == 'string' and redis.call('GET', ready), 0
+if not before then count = redis.call('LLEN', ready) end
+local limit, old = tonumber(string.match(policy, '^%d+')), tonumber(string.match(before or '0', '^%d+'))
+local seen = before and before ~= policy and awaited(waiters, wake)
 local held = redis.call('ZRANGE', leases, 0, -1)
 redis.call('SET', format, format_text) -- a full server refuses this first write
 if count > 0 then
@@ -21,9 +24,13 @@ if count > 0 then
   redis.call('ZADD', leases, clock() + peace_ms, publication)
 end
 redis.call('SET', ready, policy)
+if before and before ~= policy and redis.call('EXISTS', resting) == 1 then
+  redis.call('ZUNIONSTORE', resting, 1, resting, 'WEIGHTS', 0)
+end
 if limit > 0 and (old == 0 or limit < old) then
   for i = 1, #held do
     if string.sub(held[i], 1, 2) ~= '~+' then redis.call('SADD', held_before, held[i]) end
   end
 end
+if seen then notify(waiters, wake, channel, clock(), seen) end
 return remember('changed ' .. count)

@@ -62,7 +62,8 @@ class LeasedEngine(KeyedEngine, Following, Observer):
         from rmq_core.leased.grouping import set_groups  # its module imports this one
 
         if "groups" in before or "groups" in after:
-            yield from set_groups(self, of_text(after.get("groups")))
+            policy, rate, group_rate = (of_text(after.get(name)) for name in ("groups", "rate", "group_rate"))
+            yield from set_groups(self, policy, rate, group_rate)
 
     @property
     def settled(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, Durability, exponential
-from rmq_core.policy import Breaker, as_text, milliseconds, of_text, seconds, whole
+from rmq_core.policy import Breaker, Rate, as_text, milliseconds, of_text, seconds, whole
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,26 @@ def test_a_breaker_has_a_text_for_people_and_one_for_scripts(breaker: Breaker, t
 def test_a_breaker_with_a_wrong_value_names_it(dead: Any, within: Any, parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=f"pause_after_dead.{parameter}"):
         Breaker(dead, within)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("50/1m", "1200000*1"),
+        ("50/1m burst 10", "1200000*10"),
+        ("7/1s", "142858*1"),  # rounded to the slower rate
+        ("5/250ms", "50000*1"),
+        ("1/1.5ms", "1500*1"),
+        ("2/1d burst 4", "43200000000*4"),
+    ],
+)
+def test_a_rate_has_a_text_and_whole_microseconds_for_scripts(text: str, stored: str) -> None:
+    rate = of_text(text)
+    assert isinstance(rate, Rate)
+    assert (as_text(rate), rate.stored) == (text, stored)
+
+
+def test_a_rate_is_written_in_the_largest_unit() -> None:
+    assert str(Rate(1, timedelta(hours=1.5))) == "1/90m"
+    assert str(Rate(3, 90)) == "3/90s"
+    assert str(Rate(3, 0.0015, burst=2)) == "3/1.5ms burst 2"

@@ -1,5 +1,7 @@
--- Server time in ms. Such numbers have 13 digits: Lua writes them out in full, as it does up to 14.
+-- Server time in ms, the same throughout a script. Such numbers have 13 digits: Lua writes them out in full, as it does up
+-- to 14.
+local began
 local function clock()
-  local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  began = began or redis.call('TIME')
+  return began[1] * 1000 + math.floor(began[2] / 1000)
 end

@@ -19,7 +19,7 @@ local function let_go(names)
   if #names > 0 then redis.call('HDEL', ended_holds, unpack(names)) end
   store(names)
   local seen = awaited(waiters, wake)
-  if seen then notify(waiters, wake, channel, clock(), seen) end
+  if seen and is_news() then notify(waiters, wake, channel, clock(), seen) end
 end
 local function groups_held()
   local names, tallies, held = {}, {}, redis.call('HGETALL', ended_holds)

@@ -1,7 +1,22 @@
 -- Returns when the message at the front of the line was enqueued, '' without messages. The oldest of all is not known:
 -- it may be in any group.
 -- include: entries
-local function ready_in(_) return line_of().claimable end
+-- Returns how many messages claims may get now, to some hundred groups.
+local function ready_in(_)
+  local sum, left = 0, {}
+  for _, key in ipairs(group_rate and {turns, suspects} or {}) do
+    local names = redis.call('ZRANGE', key, 0, 499)
+    read_records(names)
+    for i = 1, #names do
+      local bucket = bucket_of(names[i]) or ''
+      left[bucket] = (left[bucket] or tokens_of(names[i]))
+      local got = math.min(left[bucket], known[names[i]].count)
+      sum, left[bucket] = sum + got, left[bucket] - got
+    end
+    sum = sum + redis.call('ZCARD', key) - #names
+  end
+  return group_rate and math.min(sum, claimable_now()) or claimable_now()
+end
 local function oldest(ready, _, _)
   local first = entries(ready, 0, 0)[1]
   return first and enqueued(first) or ''

@@ -1,11 +1,12 @@
 -- Messages that wait in groups: a deque for each group, and the groups that may be claimed in the order of their turns.
 -- Each group with messages is in `turns`, in `suspects` if its next message is isolated, or in `resting` until it may be
 -- claimed again. Numbers stay below 10^14, so Lua writes them out in full.
--- KEYS: ready, a string: '<how many leases may hold a group at once, 0 for any number> <weights as JSON, or none>'
+-- KEYS: ready, a string: '<how many leases may hold a group at once, 0 for any number>', and if there are any,
+--         ' rate=<us for one message>*<burst>', ' group_rate=...' and ' <weights as JSON>'
 --       groups, hash: group -> its record, see read_records; '\0' -> '<virtual time> <messages that may be claimed>
 --         <messages>'
 --       grouped, hash: '<group>\0<number>' -> envelope; numbers need not be consecutive
---       turns  suspects  resting  leases  held_before, set of leases that are older than the limit, until the last of
+--       turns  suspects  resting  leases  timer  held_before, set of leases that are older than the limit, until the last of
 --         them has ended
 -- include: clock
 -- include: envelope
@@ -15,11 +16,12 @@
 local policy = redis.call('GET', ready)
 if not policy or not string.find(policy, '^%d') then return redis.error_reply('WRONGTYPE the queue has no groups') end
 local in_groups, known, line = true, {}, nil
-local limit, weights = string.match(policy, '^(%d+) ?(.*)$')
+local limit, rates, weights = string.match(policy, '^(%d+) ?([^{]*)(.*)$')
 limit, weights = tonumber(limit), weights ~= '' and cjson.decode(weights) or {}
 redis.call('ZCARD', turns) -- refuses a wrong type before anything is written
 redis.call('ZCARD', resting)
 redis.call('ZCARD', suspects)
+-- include: rate
 local function line_of()
   if not line then
     local time, claimable, count = string.match(redis.call('HGET', groups, '\0') or '0 0 0', '^(%S+) (%S+) (%S+)$')
@@ -94,8 +96,10 @@ local function enter(names)
     local place = is_suspect(name) and 's' or 't'
     if in_line(r) and r.place ~= place then r.place, l.claimable = 'n', l.claimable - r.count end
     if r.place == 'n' and r.count > 0 then
+      local bucket, rest = group_rate and bucket_of(name), r.until_ms
+      if bucket then rest = math.max(rest, token_at(group_rate, bucket)) end
       if is_limited(name) and r.active >= limit then r.place, r.rest = 'r', '+inf'
-      elseif r.until_ms > now then r.place, r.rest = 'r', r.until_ms
+      elseif rest > now or bucket and tokens_of(name) < 1 then r.place, r.rest = 'r', rest
       else
         r.place, r.turn = place, math.max(r.turn, l.time + cost_of(name))
         l.claimable = l.claimable + r.count
@@ -128,6 +132,12 @@ local function store(names)
   for place, key in pairs({t = turns, s = suspects, r = resting}) do
     in_slices(to[place], key, zadd)
     in_slices(off[place], key, zrem)
+  end
+  if drawn and #drawn > 0 then
+    redis.call('ZREMRANGEBYSCORE', buckets, '-inf', string.format('%.0f', micros)) -- full ones
+    in_slices(drawn, buckets, zadd)
+    redis.call('PEXPIRE', buckets, full_ms)
+    drawn = {}
   end
 end
 -- Moves the first number of a group to its first message.
@@ -168,10 +178,6 @@ local function enqueue(envelopes)
   enter(names)
   store(names)
 end
-local function append(...)
-  enqueue({...})
-  return 1
-end
 local function size_of() return line_of().count end
 -- Whether a lease from before the limit still holds messages, whose groups are not known.
 local function is_unsettled_before()
@@ -182,14 +188,65 @@ local function is_unsettled_before()
   return redis.call('EXISTS', held_before) == 1
 end
 -- include: overdue
+-- Lets the groups in front rest whose buckets are empty, so that the first one has a token. It moves 1,000 at most.
+local unsure = false
+local rest_empty = group_rate and function()
+  unsure = false
+  for _, key in ipairs({turns, suspects}) do
+    local names = redis.call('ZRANGE', key, 0, 0)
+    for _ = 1, 2 do
+      if #names == 0 or tokens_of(names[1]) > 0 then break end
+      local spent = {}
+      names = redis.call('ZRANGE', key, 0, 499)
+      for i = 1, #names do
+        if tokens_of(names[i]) < 1 then spent[#spent + 1] = names[i] end
+      end
+      read_records(spent)
+      for i = 1, #spent do
+        local r = known[spent[i]]
+        r.place, line_of().claimable = 'n', line_of().claimable - r.count
+      end
+      enter(spent)
+      store(spent)
+      names = redis.call('ZRANGE', key, 0, 0)
+    end
+    unsure = unsure or #names > 0 and tokens_of(names[1]) < 1
+  end
+end
+local function claimable_now()
+  return queue_rate and math.min(line_of().claimable, tokens_in(queue_rate, '')) or line_of().claimable
+end
 local function claimable_at(now)
   if redis.call('ZCOUNT', resting, '-inf', now) > 0 then
     local names = redis.call('ZRANGEBYSCORE', resting, '-inf', now, 'LIMIT', 0, 500)
     read_records(names)
-    for i = 1, #names do known[names[i]].place, known[names[i]].until_ms = 'n', 0 end
+    for i = 1, #names do
+      local r = known[names[i]]
+      r.place, r.until_ms = 'n', r.until_ms > tonumber(now) and r.until_ms or 0
+    end
     enter(names)
     store(names)
   end
   local more = timed and bury(now) or 0 -- a claim must not get one of these
-  return (more > 0 or is_unsettled_before()) and 0 or line_of().claimable
+  if rest_empty then rest_empty() end
+  return (more > 0 or unsure or is_unsettled_before()) and 0 or claimable_now()
+end
+-- Returns when claims may get a message, where they get none now; nil if no time lets them.
+local function next_claim()
+  local token = queue_rate and token_at(queue_rate, '') or 0
+  if unsure then return clock() end
+  if token > 0 and line_of().claimable > 0 then return token end
+  local rest = redis.call('ZRANGEBYSCORE', resting, 0, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return rest and math.max(rest, token)
+end
+-- Where claims are limited, one waiting claim sleeps until the next token. Whether it has to be an earlier one.
+local function is_token_sooner()
+  if rates == '' then return false end
+  local due, at = string.match(redis.call('GET', timer) or '', '^%d+'), next_claim()
+  return at ~= nil and (not due or at < tonumber(due))
+end
+local function is_news() return rates == '' or claimable_at(clock()) > 0 or is_token_sooner() end
+local function append(...)
+  enqueue({...})
+  return is_news()
 end

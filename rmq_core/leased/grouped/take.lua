@@ -1,7 +1,7 @@
 -- take_groups() moves up to n messages from the groups whose turn it is to the end of a lease, about 8 MiB of them at most. By
 -- start-time fair queueing (Goyal et al., 1996), each group in line gets its share, in order; its turn then comes
--- later by what it got, divided by its weight. Returns how many messages it moved, the batches, and for isolated
--- messages how often they failed together and how many of them a claim may get, else 0 and 0.
+-- later by what it got, divided by its weight. Returns how many messages it moved, the batches, for isolated messages how
+-- often they failed together and how many of them a claim may get, else 0 and 0, and whether no group is in line any more.
 -- KEYS: group_holds  lease  fence
 -- include: ready
 -- include: turns
@@ -11,11 +11,13 @@ local function served(name, r, got, index)
   local l, cost = line_of(), cost_of(name)
   l.count, l.claimable = l.count - got, l.claimable - got
   l.time, r.turn = math.max(l.time, r.turn + cost * (got - 1)), r.turn + cost * got
-  if not is_limited(name) then return end
-  if redis.call('HSETNX', group_holds, name, index .. ' ' .. r.first - got) == 1 then
+  local limited, bucket = is_limited(name), group_rate and bucket_of(name)
+  if queue_rate then draw(queue_rate, '', got) end
+  if bucket then draw(group_rate, bucket, got) end
+  if limited and redis.call('HSETNX', group_holds, name, index .. ' ' .. r.first - got) == 1 then
     r.active = r.active + 1
   end
-  if r.active >= limit then
+  if limited and r.active >= limit or bucket and tokens_of(name) < 1 then
     l.claimable = l.claimable - r.count
     r.place = 'n'
     enter({name})
@@ -45,7 +47,7 @@ local function take_isolated(lease, n, names)
   for i = 1, #names do
     local name, got = names[i], 0
     local r = known[name]
-    while taken < n and bytes < 8388608 do
+    while taken < n and bytes < 8388608 and (not group_rate or got < tokens_of(name)) do
       local envelope = head_of_group(name, r)
       if not envelope then break end
       local joint, group, share = mark_of(envelope)
@@ -100,9 +102,11 @@ local function fitting_to(plan, at, taken, bytes)
   return math.min(stop, at - 1 + math.max(1, math.floor((8388608 - bytes) / (size + 1))))
 end
 local function take_groups(lease, n)
-  local taken, kept, bytes, empty = 0, {}, 0, redis.call('LLEN', lease) < 2
+  local taken, kept, bytes, empty, all = 0, {}, 0, redis.call('LLEN', lease) < 2, false
   redis.call('PERSIST', lease) -- Redis allows this write at maxmemory, and then every later write of the script
+  if queue_rate then n = math.min(n, tokens_in(queue_rate, '')) end
   while taken < n and bytes < 8388608 do
+    if rest_empty then rest_empty() end
     local front, names, weight = redis.call('ZRANGE', turns, 0, 0)[1], {}, 0
     if front then -- only groups of its priority share a claim with it
       local low = tonumber(line_score(front, 0))
@@ -112,7 +116,8 @@ local function take_groups(lease, n)
         (#names == 0 or is_turn_of_isolated(tonumber(redis.call('GET', fence) or 0))) then
       return take_isolated(lease, n, redis.call('ZRANGE', suspects, 0, 99))
     end
-    if #names == 0 then break end
+    all = #names == 0
+    if all then break end
     read_records(names)
     for i = 1, #names do weight = weight + weight_of(names[i]) end
     local plan, runs, left, had = {}, {}, n - taken, 0
@@ -123,6 +128,7 @@ local function take_groups(lease, n)
       for i = 1, #names do
         local r, share = known[names[i]], math.floor(shared * weight_of(names[i]) / weight)
         local more = math.min(left, math.max(1, share), r.next - r.first - runs[i].wanted)
+        if group_rate then more = math.min(more, tokens_of(names[i]) - runs[i].wanted) end
         runs[i].wanted, left = runs[i].wanted + more, left - more
       end
     end
@@ -150,7 +156,7 @@ local function take_groups(lease, n)
     store(names)
   end
   keep_counts()
-  return taken, kept, 0, 0
+  return taken, kept, 0, 0, all
 end
 local function take(_, lease_to_fill, n)
   return timed and claimable_at(clock()) == 0 and 0 or take_groups(lease_to_fill, n)

@@ -35,7 +35,7 @@ local function open_lease(k, o, now, ready, isolated)
 end
 local function announce(k, now, seen, deadline, timer_free)
   if not seen then return end
-  local left = claimable_at(now) > 0 or isolated_in(k.delayed) > 0
+  local left = claimable_at(now) > 0 or isolated_in(k.delayed) > 0 or in_groups and is_token_sooner()
   if timer_free or left or (deadline and sooner(k.timer, deadline)) then
     notify(k.waiters, k.wake, k.channel, now, seen)
   end

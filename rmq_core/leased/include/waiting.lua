@@ -1,5 +1,5 @@
 -- leave() removes a waiter, arm() registers one; k and o as in claim.lua, with o.waiter ('' if the caller does not
--- wait) and o.block in ms.
+-- wait) and o.block in ms. arm() returns how long the waiter is to block, in ms, and the last word of the reply.
 -- include: timer
 -- include: next_due
 local function leave(k, o, seen)
@@ -14,13 +14,14 @@ local function arm(k, o, now)
   redis.call('STRLEN', k.timer)
   redis.call('ZREMRANGEBYSCORE', k.waiters, '(0', '(' .. now)
   redis.call('ZADD', k.waiters, now + o.block + 2000, o.waiter)
-  local due, block = next_due(k.delayed, k.leases), o.block
+  local block, how, due, until_token = o.block, '', next_due(k.delayed, k.leases)
   if due then
     local held, holder = timer_due(k.timer)
     if not held or holder == o.waiter or due < held then
       redis.call('SET', k.timer, due .. ' ' .. o.waiter, 'PX', o.block + 2000)
+      if until_token and due - now < block then how = ' token' end
       block = math.max(2, math.min(block, due - now))
     end
   end
-  return block
+  return block, how
 end

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import redis
@@ -13,12 +14,46 @@ from rmq_core.envelope.codec import message_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.messages import Lease, NewMessage
+from rmq_core.policy import Rate, seconds
 from tests.core.leases import engine_of, key, lose_answer
 from tests.core.worlds import World
 
 NAMES = ["a", "b", "ü ", "d", "e"]
 ENDED = (":grouped", ":turns", ":resting", ":expiring", ":overdue")
 POLICIES = ["fair", "exclusive", "concurrent 2", 'fair {"a": 5, "b": 0.5}', 'exclusive {"d": 3}']
+
+
+_LEASE_MS = 3_600_000
+
+
+class Claims:
+    """When messages were claimed, from the whole queue and from each group, in ms of the server's clock."""
+
+    def __init__(self, **rates: str) -> None:
+        self.limits = {name: Rate.of(text) for name, text in rates.items()}
+        self.at: dict[str | None, list[tuple[int, int]]] = defaultdict(list)
+
+    def add(self, at_ms: int, groups: Iterable[str]) -> None:
+        """Record a claim of one message of each of these groups."""
+        counted = Counter(groups)
+        for group, count in [(None, counted.total()), *counted.items()]:
+            self.at[group].append((at_ms, count))
+
+    def excess(self) -> float:
+        """Return by how many messages the worst window of any length exceeds its rate; negative if none does."""
+        worst = -float("inf")
+        for group, claims in self.at.items():
+            rate = self.limits.get("rate" if group is None else "group_rate")
+            if rate is None or group == "":
+                continue
+            per_ms = rate.count / seconds("per", rate.per) / 1000
+            most = -float("inf")  # of the bucket's level before a claim, over those until now: one pass for all windows
+            done = 0
+            for at_ms, count in sorted(claims):
+                most = max(most, at_ms * per_ms - done)
+                done += count
+                worst = max(worst, done - at_ms * per_ms + most - rate.burst - per_ms)  # times are whole milliseconds
+        return worst
 
 
 class Groups:
@@ -29,10 +64,18 @@ class Groups:
     """
 
     def __init__(
-        self, world: World, seed: str, policy: str | None, *, counted: bool = True, expiring: bool = False
+        self,
+        world: World,
+        seed: str,
+        policy: str | None,
+        *,
+        counted: bool = True,
+        expiring: bool = False,
+        **rates: str,
     ) -> None:
         self.chance, self.world, self.expiring = random.Random(seed), world, expiring
-        config = LeasedConfig(lease=None, max_deliveries=4)
+        self.claims = Claims(**rates)
+        config = LeasedConfig(lease=_LEASE_MS / 1000, max_deliveries=4)
         self.told: list[str | None] = []
         self.queues = [world.queue(config=config, on_event=self.listen) for _ in range(3)]
         self.policy: str | None = None
@@ -45,7 +88,7 @@ class Groups:
         self.cancelled: set[str] = set()
         self.keys: dict[str, str] = {}  # of unfinished messages that have a deduplication key
         self.steady = True  # the present policy has kept the order from the start
-        self.set_policy(policy)
+        self.set_policy(policy, **rates)
 
     @property
     def queue(self) -> Any:
@@ -168,6 +211,8 @@ class Groups:
                 assert texts == self.order[group][: len(texts)], f"order of {group!r}"
             assert set(texts) <= set(self.order[group])
         self.leases[lease.id] = (lease, held)
+        groups = (text.rpartition("-")[0].replace("None", "") for text in held.values())
+        self.claims.add(lease.deadline_ms - _LEASE_MS, groups)
 
     def one(self) -> tuple[Lease, dict[str, str]] | None:
         if not self.leases:
@@ -244,12 +289,13 @@ class Groups:
                 return
             raise AssertionError("a lost lease was acked")
 
-    def set_policy(self, policy: str | None) -> None:
-        """Change the policy on the live queue."""
+    def set_policy(self, policy: str | None, **rates: str) -> None:
+        """Change the policy on the live queue, and the rates."""
         queue = self.queue
+        wanted = {"groups": policy, "rate": None, "group_rate": None, **rates}
         try:
-            until = {"groups": policy, "dedup_until": "settled"}
-            queue.admin.configure(**({"reset": "groups,dedup_until"} if policy is None else until))
+            reset = {"reset": "groups,dedup_until,rate,group_rate"}
+            queue.admin.configure(**(reset if policy is None else {**wanted, "dedup_until": "settled"}))
         except ConfigurationError as error:
             if "has not ended" not in str(error):
                 raise
@@ -263,6 +309,8 @@ class Groups:
             each.stats()
         if not policy or not self.policy or ("fair" in policy) != ("fair" in self.policy):
             self.published.clear()  # counts end where messages wait in one line for a moment
+        assert self.claims.excess() <= 0
+        self.claims = Claims(**rates)
         # Only a policy that was exclusive throughout has kept the order of what is held.
         self.steady = self.number == 0
         self.policy = policy
@@ -301,6 +349,7 @@ class Groups:
         assert counts.keys() | places.keys() | {name for name, held in holders.items() if held} <= records.keys()
         assert line[1:] == [claimable, sum(counts.values())]
         self.audit_publications()
+        assert self.claims.excess() <= 0
 
     def audit_publications(self) -> None:
         held = {text for _, texts in self.leases.values() for text in texts.values()}
@@ -324,7 +373,7 @@ class Groups:
         self.wait_for_delayed(queue)
         for _ in range(10_000):
             now = self.now()
-            lease = queue.claim(max_messages=100, wait=0.05)
+            lease = queue.claim(max_messages=100, wait=1 if self.claims.limits else 0.05)
             if lease is None:
                 break
             self.take(lease, now)
