@@ -15,13 +15,11 @@ local function arm(k, o, now)
   redis.call('ZREMRANGEBYSCORE', k.waiters, '(0', '(' .. now)
   redis.call('ZADD', k.waiters, now + o.block + 2000, o.waiter)
   local block, how, due, until_token = o.block, '', next_due(k.delayed, k.leases)
-  if due then
-    local held, holder = timer_due(k.timer)
-    if not held or holder == o.waiter or due < held then
-      redis.call('SET', k.timer, due .. ' ' .. o.waiter, 'PX', o.block + 2000)
-      if until_token and due - now < block then how = ' token' end
-      block = math.max(2, math.min(block, due - now))
-    end
-  end
+  local held, holder = timer_due(k.timer)
+  if due and (not held or holder == o.waiter or due < held) then
+    redis.call('SET', k.timer, due .. ' ' .. o.waiter, 'PX', o.block + 2000)
+    if until_token and due - now < block then how = ' token' end
+    block = math.max(2, math.min(block, due - now))
+  elseif holder == o.waiter then redis.call('DEL', k.timer) end -- a past due time would keep later ones from waking anybody
   return block, how
 end

@@ -15,7 +15,16 @@ import redis
 
 from rmq_core import Lease, LeasedConfig
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
-from tests.core.leases import PATIENCE_S, blocked, eventually, eventually_later, key, lose_answer, payloads
+from tests.core.leases import (
+    PATIENCE_S,
+    blocked,
+    eventually,
+    eventually_later,
+    key,
+    lose_answer,
+    payloads,
+    woken_soon,
+)
 from tests.core.worlds import World
 
 LONG_S = PATIENCE_S
@@ -84,6 +93,24 @@ def test_a_waiting_claim_wakes_when_a_lease_that_began_later_expires(world: Worl
     queue.publish("z", delay=3600)
     queue.publish("w", delay=0.1)
     assert again.result(PATIENCE_S).message.payload == "w"
+
+
+def test_a_timer_that_ended_in_vain_keeps_no_later_message_waiting(world: World) -> None:
+    queue = world.queue()
+
+    def attempt() -> float:
+        waiting = world.in_background(world.queue().claim, wait=LONG_S)
+        blocked(world, 1)
+        gone = queue.publish("gone", delay=0.3)
+        eventually(lambda: world.client.exists(key("timer")))
+        assert queue.admin.cancel(gone.id)
+        time.sleep(0.4)
+        began = time.monotonic()
+        queue.publish("x", delay=0.1)
+        queue.ack(waiting.result(LONG_S))
+        return time.monotonic() - began
+
+    assert woken_soon(attempt)
 
 
 def test_only_an_earlier_due_time_wakes_the_waiting_claim_that_holds_the_timer(world: World) -> None:
