@@ -200,6 +200,11 @@ class Lease:
         return message_of(envelope_of(self), 0, self.id, self.takeovers + 1)
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of its messages, when they came with the claim; '' is that of messages without a group."""
+        return tuple(dict.fromkeys(message.group for message in self.messages))
+
+    @property
     def lost(self) -> bool:
         """Whether the lease is gone for good: Redis reported it, or the heartbeat could not extend it in time.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -217,7 +217,7 @@ def check_breaker(value: object, max_dead: int) -> None:
 
 
 _MOST_WEIGHTS = 1000
-_GROUP_LENGTH = 200
+_GROUP_LENGTH, _MOST_CHOSEN = 200, 100
 GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER = "rmq-group", "rmq-priority", "rmq-publication"
 UNIQUE_HEADER = "rmq-unique"
 EXPIRES_HEADER = "rmq-expires"
@@ -232,6 +232,21 @@ def checked_group(name: str, parameter: str = "group") -> str:
     if '"' in name or "\\" in name:
         raise PayloadError(f'{parameter} {name!r} must not hold " or a backslash')
     return name
+
+
+def chosen_groups(groups: Collection[str]) -> str:
+    """Return the groups that a claim names, as scripts read them; '' is the messages without a group.
+
+    Raises ConfigurationError unless they are 1 to 100 names that groups can have.
+    """
+    if isinstance(groups, str | bytes) or not isinstance(groups, Collection):
+        raise ConfigurationError(f"groups must be a list of names, such as ['tenant-7'], not {groups!r}")
+    if not 1 <= len(groups) <= _MOST_CHOSEN:
+        raise ConfigurationError(f"groups must be 1 to {_MOST_CHOSEN} names, not {len(groups)}")
+    try:
+        return "\0".join(dict.fromkeys(name if name == "" else checked_group(name) for name in groups))
+    except PayloadError as error:
+        raise ConfigurationError(f"groups: {error}") from None
 
 
 def checked_priority(priority: int | str) -> str:

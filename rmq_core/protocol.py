@@ -60,6 +60,7 @@ DISCIPLINES = {
                 "SUBSCRIBE",
                 "WAIT",
                 "WAITAOF",
+                "XREAD",
                 "ZRANGE",
                 "ZREVRANGE",
             ),

@@ -212,6 +212,18 @@ def text_of(reply: bytes | str) -> str:
     return reply if isinstance(reply, str) else bytes(reply).decode(errors="replace")
 
 
+def entries_of(reply: Any) -> list[Any]:
+    """Return the entries in a reply to a read of one stream, whatever shape the protocol gives the reply."""
+    if not reply:
+        return []
+    if isinstance(reply, dict):
+        reply = list(reply.items())
+    if not isinstance(reply[0], list | tuple):
+        return list(reply[1])
+    entries: list[Any] = reply[0][1]
+    return entries
+
+
 def number_after(word: bytes, reply: bytes) -> int:
     """Return the number after this word in a reply. Raises ScriptFailed for any other reply."""
     if not reply.startswith(word):

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from rmq_core.errors import JobFailed, MalformedMessage
-from rmq_core.exchange import Command, Exchange, Listen, text_of
+from rmq_core.exchange import Command, Exchange, Listen, entries_of, text_of
 from rmq_core.jobs.job import Job, check_id
 from rmq_core.jobs.state import JobsEngine
 from rmq_core.policy import milliseconds
@@ -109,15 +109,3 @@ def _events(entry: Any) -> list[JobEvent]:
         JobEvent(fields["event"], job_id, at_ms, fields.get("detail", ""), position)
         for job_id in fields["ids"].split(" ")
     ]
-
-
-def entries_of(reply: Any) -> list[Any]:
-    """Return the entries in a reply to a read of one stream, whatever shape the protocol gives the reply."""
-    if not reply:
-        return []
-    if isinstance(reply, dict):
-        reply = list(reply.items())
-    if not isinstance(reply[0], list | tuple):
-        return list(reply[1])
-    entries: list[Any] = reply[0][1]
-    return entries

@@ -22,13 +22,12 @@ from rmq_core import errors
 from rmq_core.envelope.codec import nonce
 from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Encodable, Exchange, Listen, Sleep
+from rmq_core.exchange import Call, Encodable, Exchange, Listen, Sleep, entries_of
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs import repeating
 from rmq_core.jobs.aio import AsyncJobQueue
 from rmq_core.jobs.config import WorkerConfig
 from rmq_core.jobs.job import Job, encode_data, job_of, job_without_data
-from rmq_core.jobs.results import entries_of
 from rmq_core.jobs.state import GROUP, JobsEngine, grouped, prepare, refused
 from rmq_core.kernel.settling import without_report
 from rmq_core.observe.fact import Observer

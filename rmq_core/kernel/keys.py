@@ -24,6 +24,8 @@ rmq:{q}:finished     list    tokens that wake them; expires
 rmq:{q}:unique       hash    128-bit digest of a key that is taken until its message is settled -> where that is
 rmq:{q}:expiring     zset    number and group of a message that expires -> ms, when it does
 rmq:{q}:overdue      list    ids of messages that expired and are dead letters, until a client is told of them
+rmq:{q}:wanted       zset    group -> ms, until which claims wait for it; expires
+rmq:{q}:news         stream  groups that such claims may get messages of; expires
 rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, any other use adds two
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
@@ -34,7 +36,8 @@ rmq:{q}:import:<n>   string  progress of an import: "<open|done> <lines> <stored
 rmq:{q}:dead         list    dead letters, newest left, capped
 rmq:{q}:completed    list    acked messages, newest left, capped, off by default
 rmq:{q}:failed       list    nacked messages, newest left, capped, off by default
-rmq:{q}:waiters      zset    waiter -> ms, when it expires; `*`: a notification is requested; `=`, score 0: paused
+rmq:{q}:waiters      zset    waiter -> ms, when it expires; `*`: a notification is requested; `=`, score 0: paused;
+                             `+`: claims wait for some groups
 rmq:{q}:wake         list    tokens that wake waiters; expires
 rmq:{q}:timer        string  next due time and the waiter that is responsible for it; expires
 rmq:{q}:slot:<c>/h   string  number of the last flush of a client; expires
@@ -140,6 +143,8 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     unique: bytes
     expiring: bytes
     overdue: bytes
+    wanted: bytes
+    news: bytes
     layouts = ("", "grouped")
     derived = MappingProxyType(
         {"group_holds": ("holds_of", ("lease",)), "ended_holds": ("holds_of", ("acked_lease", "lease"))}

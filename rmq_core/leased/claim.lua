@@ -4,11 +4,13 @@
 --       done?, for one chosen by the caller
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms, or 'inf'  max_messages  owner  max_deliveries, or 0  wait_ms
 --       wait_end, server time in ms at which waiting ends, 0 in the first call of a claim  channel, of notifications
+--       from_groups?, groups to claim from, joined by zero bytes
 -- Reply: {head, expired lease ids, envelopes in batches}; head is
 --   'claimed <token> <deadline ms> <count> <limit> <failures> <most>',
 --   'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>',
---   'empty <ms to block> <server time at which waiting ends>', and ' token' if nothing can be claimed earlier,
---   'settled <acked> ...', 'exhausted' or 'superseded'.
+--   'empty <ms to block> <server time at which waiting ends>', and ' token' if nothing can be claimed earlier, or
+--   ' <now ms> <last entry of `news`>' for a claim from some groups, 'settled <acked> ...', 'exhausted', 'ungrouped' (the
+--   queue lets nobody claim from some groups) or 'superseded'.
 --   Failures and most are 0 unless the messages are isolated. A takeover returns no envelopes, and neither does a claim
 --   of 100 or more messages.
 -- include: clock
@@ -24,14 +26,15 @@ local late = expired(leases, now)
 -- Fast path: there are messages for a new id, no waiters and no delayed messages. It returns before the includes below
 -- are defined and before numbers are converted, because it needs none.
 local plain = not settled and redis.call('EXISTS', lease, delayed, waiters) == 0
-if plain and max_messages == '1' then
+if plain and max_messages == '1' and not from_groups then
   local reply, kept = hold_quickly(k, o, now)
   if reply then return {remember(reply), late, kept} end
 end
 -- include: ready
 -- include: open_ready
-o.max = tonumber(max_messages)
-local claimable = plain and claimable_at(now) or 0
+o.max, o.chosen = tonumber(max_messages), from_groups and lines_of(from_groups)
+if from_groups and not o.chosen then return {refuse('ungrouped'), late, {}} end
+local claimable = plain and claimable_at(now, o.chosen) or 0
 if claimable > 0 then
   local reply, kept = open_ready(k, o, now, claimable)
   return {remember(reply), late, kept}
@@ -61,13 +64,19 @@ end
 if redis.call('EXISTS', lease) == 1 then return {refuse('superseded'), late, {}} end -- a resend of it was granted
 local record = done and redis.call('GET', done)
 if record then return {refuse('settled ' .. record), late, {}} end
-local waiting, isolated = promote(delayed, ready, now)
+local waiting, isolated = promote(delayed, ready, now, o.chosen)
 if seen and seen.paused then waiting, isolated = 0, 0 end
 if waiting + isolated == 0 then
-  local block, how = 0, ''
-  if o.block > 0 and #late == 0 then block, how = arm(k, o, now)
+  if o.chosen and seen and not seen.paused then
+    local due, holder = timer_due(timer)
+    if holder == o.waiter and due <= now and claimable_at(now) > 0 then -- what became due is for other claims
+      notify(waiters, wake, channel, now, seen, true)
+    end
+  end
+  local block, more = 0, ''
+  if o.block > 0 and #late == 0 then block, more = arm(k, o, now)
   else announce(k, now, seen, nil, leave(k, o, seen)) end
-  if #late == 0 then return {refuse('empty ' .. block .. ' ' .. wait_end .. how), late, {}} end
+  if #late == 0 then return {refuse('empty ' .. block .. ' ' .. wait_end .. more), late, {}} end
   refuse('empty 1 ' .. wait_end) -- a resend claims again and learns of the expired leases itself
   return {'empty 0 ' .. wait_end, late, {}}
 end

@@ -3,9 +3,9 @@
 --       acked_lease, the one to ack  settled, its bitmap  done, its record  completed
 -- ARGV: seq  slot_ttl_ms  lease_id  acked_id, of the lease to ack  nonce  lease_ms, or 'inf'  max_messages
 --       owner  token, of the lease to ack  done_ttl_ms, of its record, 0 for none  completed_cap
---       channel, of notifications
+--       channel, of notifications  from_groups?, as in claim.lua
 -- Reply: {head, expired lease ids, envelopes in batches} as in claim.lua; head is 'claimed ...', which ends with the
---   number acked, 'empty <acked>', 'lost' or 'superseded'.
+--   number acked, 'empty <acked>', 'lost', 'ungrouped' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: list_expired
@@ -16,6 +16,8 @@ if earlier then return {earlier, expired(leases, clock()), {}} end
 -- include: ended
 local k = {ready = ready, leases = leases, lease = lease, fence = fence}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, owner = owner}
+o.chosen = from_groups and lines_of(from_groups)
+if from_groups and not o.chosen then return {refuse('ungrouped'), {}, {}} end
 local now = string.format('%.0f', clock()) -- text, because each call would convert a number again
 local late = expired(leases, now)
 -- Fast path: the lease is held, nothing was settled before, nothing is to be kept, and there are no waiters and no
@@ -25,12 +27,12 @@ local plain = line and string.sub(line, 1, #whole) == whole and done_ttl_ms == '
               and redis.call('EXISTS', lease, delayed, waiters) == 0
 local waiting, acked = 0, 0
 if plain then
-  waiting, acked = claimable_at(now), redis.call('LLEN', acked_lease) - 1
+  waiting, acked = claimable_at(now, o.chosen), redis.call('LLEN', acked_lease) - 1
   redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
   redis.call('ZREM', leases, acked_id)
   redis.call('UNLINK', acked_lease)
   if ended then ended() end
-  if in_groups then waiting = claimable_at(now) end
+  if in_groups then waiting = claimable_at(now, o.chosen) end
   if waiting == 0 then return {remember('empty ' .. acked), late, {}} end
 end
 if plain and max_messages == '1' then
@@ -55,10 +57,10 @@ local head = held_by(acked_lease, token)
 if not head then return {'lost', {}, {}} end
 if redis.call('EXISTS', lease) == 1 then return {refuse('superseded'), {}, {}} end -- see claim.lua
 local seen, isolated = awaited(waiters, wake, timer), 0
-waiting, isolated = promote(delayed, ready, now)
+waiting, isolated = promote(delayed, ready, now, o.chosen)
 redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
 acked = finish(gone, head, now, tonumber(done_ttl_ms), tonumber(completed_cap))
-if in_groups then waiting = claimable_at(now) end
+if in_groups then waiting = claimable_at(now, o.chosen) end
 if waiting + isolated == 0 or (seen and seen.paused) then return {remember('empty ' .. acked), late, {}} end
 local reply, kept = open_lease(k, o, now, waiting, isolated)
 if lease_ms == 'inf' then announce(k, now, seen) else announce(k, now, seen, now + tonumber(lease_ms)) end

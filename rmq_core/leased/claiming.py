@@ -8,7 +8,7 @@ takes the name at once; a run of another stream must wait until the previous run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
@@ -17,7 +17,19 @@ from typing import Any, NamedTuple
 from rmq_core import errors
 from rmq_core.envelope.codec import anonymous_lease_id, nonce
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Command, Encodable, Exchange, Listen, Pipeline, Sleep, Wait, blocks_for
+from rmq_core.exchange import (
+    Call,
+    Command,
+    Encodable,
+    Exchange,
+    Listen,
+    Pipeline,
+    Sleep,
+    Wait,
+    blocks_for,
+    entries_of,
+    text_of,
+)
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
@@ -28,11 +40,13 @@ from rmq_core.leased.reading import read_call
 from rmq_core.leased.reclaiming import reclaim
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Isolation, Lease, token_of
-from rmq_core.policy import milliseconds, whole
+from rmq_core.policy import chosen_groups, milliseconds, whole
 from rmq_core.reports import ConsumerRegistration
 
 _PLAIN, _INLINE = 100, 4000
 """So many messages are read by a plain command; more than _INLINE do not come with the claim."""
+_NEWS = 64
+"""How many entries grouped/notify.lua keeps."""
 _ACK, _CLAIM = Operation.ACK, Operation.CLAIM
 
 
@@ -41,7 +55,7 @@ class LeaseRequest(NamedTuple):
 
     mode: whether a lease of this id can exist already: `new` (no), `again` (an unanswered claim may have made it) or
     `named` (the caller chose the id). again: an earlier claim under this id and nonce got no reply, and may have been
-    granted. sequential: see `claim`.
+    granted. sequential, groups: see `claim`; groups are in the form that scripts read.
     """
 
     id: str
@@ -52,6 +66,12 @@ class LeaseRequest(NamedTuple):
     owner: str
     again: bool = False
     sequential: bool = False
+    groups: str | None = None
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The argument of scripts that names the groups; none for a claim from all."""
+        return {} if self.groups is None else {"from_groups": self.groups}
 
 
 def claim(
@@ -63,17 +83,21 @@ def claim(
     lease_id: str | None = None,
     owner: str | None = None,
     sequential: bool = False,
+    groups: Collection[str] | None = None,
 ) -> Exchange[Lease | None]:
     """Claim the oldest ready messages under a lease; return None when there are none within `wait`.
 
     lease, wait: seconds or timedelta. If `lease_id` exists, the caller takes that lease over: it gets the same messages
     under a new token, the former holder is fenced off, and one more delivery is counted. sequential: the caller works
     on the messages one by one, in order, and settles each before it begins the next; should the lease expire, only the
-    message that was in work counts a failed delivery, and the others are released. Raises LeaseAlreadySettled when
-    that lease was acked as a whole.
+    message that was in work counts a failed delivery, and the others are released. groups: 1 to 100 groups; only
+    their messages are claimed, and '' is those without a group; a lease that is taken over stays as it is. Raises
+    LeaseAlreadySettled when that lease was acked as a whole, and ConfigurationError for `groups` where the queue has
+    none.
     """
     wait_ms = milliseconds("wait", wait)
-    request = requested(engine, max_messages, lease, lease_id, owner)
+    chosen = None if groups is None else chosen_groups(groups)
+    request = requested(engine, max_messages, lease, lease_id, owner, chosen)
     if sequential:
         request = request._replace(sequential=True)
     return (yield from grant(engine, request, wait_ms))
@@ -99,14 +123,17 @@ def claim_next(
     max_messages: int = 1,
     lease: timedelta | float | None = None,
     wait: timedelta | float = 0,
+    groups: Collection[str] | None = None,
 ) -> Exchange[Lease | None]:
-    """Ack a whole lease and claim the next messages in one round trip.
+    """Ack a whole lease and claim the next messages in one round trip. groups: as for `claim`.
 
     Raises LeaseLost when the lease to ack is lost; nothing is claimed then.
     """
     wait_ms = milliseconds("wait", wait)
     whole("max_messages", max_messages, minimum=1)
     request = _new(engine.lease_ms(lease), max_messages, owner_of("owner", ack.owner))
+    if groups is not None:
+        request = request._replace(groups=chosen_groups(groups))
     try:
         words, late, envelopes = yield from _ack_and_claim(engine, request, ack)
         if words[0] == "claimed":
@@ -128,7 +155,7 @@ def _ack_and_claim(
         "leased/claim_next", keys, engine.settings, lease=keys.lease(request.id), acked_lease=keys.lease(ack.id),
         settled=keys.settled(ack.id), done=keys.done(ack.id), lease_id=request.id, acked_id=ack.id, nonce=request.nonce,
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, token=token_of(ack),
-        done_ttl_ms=engine.config.settled_ttl_ms if ack.named else 0,
+        done_ttl_ms=engine.config.settled_ttl_ms if ack.named else 0, **request.chosen,
     )  # fmt: skip
     durable = engine.config.durability is not None
     call = confirming(engine, call) if durable else _reading(engine, request, call)
@@ -137,6 +164,8 @@ def _ack_and_claim(
         words = reply[0].decode().split(" ")
         if words[0] == "lost":
             raise engine.lost(ack)
+        if words[0] == "ungrouped":
+            raise _ungrouped(engine)
         if words[0] not in {"claimed", "empty"}:
             raise errors.ScriptFailed(f"claim_next got {words[0]!r}")
         ack.state.settled = True
@@ -187,15 +216,40 @@ def _wait(
             yield from reclaim(engine, request.id, used_up=True)
             block = 0
             continue
+        if words[0] == "ungrouped":
+            raise _ungrouped(engine)
         if words[0] != "empty":
             raise errors.ScriptFailed(f"claim got {words[0]!r}")
         block, until = int(words[1]), int(words[2])
         yield from reclaim_all(engine, late)
         if not late and not block:
             return None
-        if len(words) > 3:  # no message can be claimed earlier, and an idle server ends a BLPOP up to 0.1 s too late
-            yield Sleep(block / 1000)
+        if request.groups is None and len(words) > 3:
+            yield Sleep(block / 1000)  # no message can be claimed earlier; an idle server ends a BLPOP up to 0.1 s late
             block = 0
+        if request.groups is not None:
+            if block and len(words) > 3:
+                yield from _await_news(engine, request.groups.encode().split(b"\0"), int(words[3]) + block, words[3:])
+            block = 0
+
+
+def _await_news(engine: LeasedEngine, groups: list[bytes], until: int, seen: list[str]) -> Exchange[None]:
+    """Wait until a claim of these groups may get messages, or until the timer is to be set, or the time is over.
+
+    until: server time in ms. seen: server time, and the last entry of the stream of news by then. The ids of entries
+    are times of the server, and show how long the next wait may be.
+    """
+    now, last = int(seen[0]), seen[1]
+    while (block := until - now) > 0:
+        words = ("XREAD", "COUNT", _NEWS, "BLOCK", block, "STREAMS", engine.keys.news, last)
+        entries = entries_of((yield Listen(words, block)))
+        told = [fields[1] for _, fields in entries]  # names, each before a zero byte; none in an entry for all
+        named = {name for each in told for name in each.split(b"\0")[:-1]}
+        # With as many entries as are kept, some may have been missed.
+        if not entries or len(entries) >= _NEWS or not all(told) or not named.isdisjoint(groups):
+            return
+        last = text_of(entries[-1][0])
+        now = int(last.partition("-")[0])
 
 
 def _hand_over(
@@ -211,7 +265,7 @@ def _hand_over(
     except errors.LeaseLost:
         raise
     except errors.RedisMessageQueueError:
-        engine.unanswered[request.id] = request.nonce
+        _remember(engine, request)
         raise
     return granted
 
@@ -229,7 +283,7 @@ def _granted(engine: LeasedEngine, request: LeaseRequest, words: list[str], enve
     if isolation:
         engine.state(Operation.ISOLATE, taken, granted, reason=str(isolation))
     if taken < limit:
-        return (yield from _fill(engine, granted, limit))
+        return (yield from _fill(engine, granted, limit, request.chosen))
     return granted if envelopes else (yield from _fetch(engine, granted, request.max_messages))
 
 
@@ -272,13 +326,13 @@ def _held(listed: Any, token: str, count: int) -> list[bytes]:
     return listed
 
 
-def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
+def _fill(engine: LeasedEngine, granted: Lease, limit: int, chosen: dict[str, str]) -> Exchange[Lease]:
     """Move the remaining messages into a large lease, chunk by chunk."""
     keys, count, token = engine.keys, granted.count, granted.token or ""
     while count < limit:
         reply = yield script(
-            "leased/fill", keys, lease=keys.lease(granted.id), token=token, count=count, most=limit - count
-        )
+            "leased/fill", keys, lease=keys.lease(granted.id), token=token, count=count, most=limit - count, **chosen
+        )  # fmt: skip
         if reply == b"lost":
             raise engine.lost(granted)
         moved = int(reply.split()[1])
@@ -318,8 +372,12 @@ def requested(
     lease: timedelta | float | None = None,
     lease_id: str | None = None,
     owner: str | None = None,
+    groups: str | None = None,
 ) -> LeaseRequest:
-    """Return the validated arguments of `claim`. A claim that got no reply is repeated under its id and nonce."""
+    """Return the validated arguments of `claim`. A claim that got no reply is repeated under its id and nonce.
+
+    One that named groups does not get what a claim of other groups may have been granted.
+    """
     whole("max_messages", max_messages, minimum=1)
     lease_ms, owned = engine.lease_ms(lease), owner_of("owner", owner)
     if lease_id is not None:
@@ -327,12 +385,16 @@ def requested(
             raise errors.ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
         secret = engine.unanswered.pop(lease_id, None)
         return LeaseRequest(
-            lease_id, "named", secret or nonce(), lease_ms, max_messages, owned, again=secret is not None
+            lease_id, "named", secret or nonce(), lease_ms, max_messages, owned, again=secret is not None, groups=groups
         )
     for known in list(engine.unanswered):
-        if known.startswith("~") and (secret := engine.unanswered.pop(known, None)):
-            return LeaseRequest(known, "again", secret, lease_ms, max_messages, owned, again=True)
-    return _new(lease_ms, max_messages, owned)
+        if not known.startswith("~") or (groups is not None and engine.chosen.get(known) != groups):
+            continue
+        if secret := engine.unanswered.pop(known, None):
+            engine.chosen.pop(known, None)
+            return LeaseRequest(known, "again", secret, lease_ms, max_messages, owned, again=True, groups=groups)
+    request = _new(lease_ms, max_messages, owned)
+    return request if groups is None else request._replace(groups=groups)
 
 
 def _new(lease_ms: int | str, max_messages: int, owner: str) -> LeaseRequest:
@@ -341,21 +403,24 @@ def _new(lease_ms: int | str, max_messages: int, owner: str) -> LeaseRequest:
 
 def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int) -> Call:
     keys = engine.keys
-    if request.mode == "new":  # most claims by far, so this path merges no keys
+    if request.mode == "new" and request.groups is None:  # most claims by far, so this path merges no keys
         call = script(
             "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id,
             nonce=request.nonce, lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
             wait_ms=wait_ms, wait_end=until,
         )  # fmt: skip
         return _reading(engine, request, call)
-    known = {"settled": keys.settled(request.id)}
+    known: dict[str, Encodable] = {**request.chosen}
+    if request.mode != "new":
+        known["settled"] = keys.settled(request.id)
     if request.mode == "named":
         known["done"] = keys.done(request.id)
-    return script(
+    call = script(
         "leased/claim", keys, engine.settings, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
         lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
         wait_ms=wait_ms, wait_end=until, **known,
     )  # fmt: skip
+    return _reading(engine, request, call) if request.mode == "new" else call
 
 
 def _reading(engine: LeasedEngine, request: LeaseRequest, call: Call) -> Call:
@@ -378,7 +443,20 @@ def _keep(engine: LeasedEngine, request: LeaseRequest, error: BaseException) -> 
     unsure = errors.QueueUnavailable | errors.NotDurable
     answered = isinstance(error, errors.RedisMessageQueueError) and not isinstance(error, unsure)
     if request.again or not answered:
-        engine.unanswered[request.id] = request.nonce
+        _remember(engine, request)
+
+
+def _remember(engine: LeasedEngine, request: LeaseRequest) -> None:
+    engine.unanswered[request.id] = request.nonce
+    if request.groups is not None and request.mode != "named":
+        engine.chosen[request.id] = request.groups
+
+
+def _ungrouped(engine: LeasedEngine) -> errors.ConfigurationError:
+    return errors.ConfigurationError(
+        f"the messages of queue {engine.name!r} do not wait in groups, so `groups` must be None; give the queue groups"
+        f" with queue.admin.configure(groups='fair'), or `rmq configure {engine.name} groups=fair`"
+    )
 
 
 def owner_of(parameter: str, value: str | None) -> str:

@@ -38,5 +38,5 @@ if head.state ~= state and how.size > 1 then
   redis.call('LSET', lease, 0, head_text(head))
 end
 local back, died, left = give_back(keys, most, how)
-if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, channel, now, seen) end
+if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, channel, now, seen, how.soonest > 0) end
 return remember(reported(table.concat({'returned', back + #died, left, unpack(died)}, ' ')))

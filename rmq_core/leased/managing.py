@@ -359,6 +359,7 @@ def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
             with contextlib.suppress(LeaseLost):
                 yield from release(engine, lease)
         engine.unanswered.pop(lease_id, None)
+        engine.chosen.pop(lease_id, None)
 
 
 def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int]:

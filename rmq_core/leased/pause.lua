@@ -1,12 +1,14 @@
 -- Pauses claims, or resumes them and wakes a waiter.
--- KEYS: slot  waiters  wake  leases
+-- KEYS: slot  waiters  wake  leases  ready
 -- ARGV: seq  slot_ttl_ms  paused, '1' to pause, '0' to resume  channel, of notifications
 -- Reply: 'paused', 'resumed' or 'superseded'.
 -- include: clock
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
+-- include: ready
 -- include: notify
+size_of() -- refuses a wrong type before anything is written
 redis.call('PERSIST', leases)
 if paused == '1' then
   redis.call('ZADD', waiters, 0, '=')
@@ -14,5 +16,5 @@ if paused == '1' then
 end
 redis.call('ZREM', waiters, '=')
 local seen = awaited(waiters, wake)
-if seen then notify(waiters, wake, channel, clock(), seen) end
+if seen then notify(waiters, wake, channel, clock(), seen, true) end
 return remember('resumed')

@@ -72,7 +72,7 @@ if #fresh > 0 and delay_ms > 0 then
 -- include: set_delayed
   local due = now + delay_ms
   for i = 1, #fresh do set_delayed(delayed, due, fresh[i]) end
-  if seen and sooner(timer, due) then notify(waiters, wake, channel, now, seen) end
+  if seen and sooner(timer, due) then notify(waiters, wake, channel, now, seen, true) end
 elseif #fresh > 0 then
   local added = append(unpack(fresh))
   if seen and added then notify(waiters, wake, channel, now, seen) end

@@ -20,5 +20,5 @@ redis.call('ZREM', delayed, message)
 local count, kept, history, body = parts_of(message)
 if count then message = written(count, kept, history, '', timeless(body)) end
 if group > 0 then set_delayed(delayed, -group, message) else append(message) end
-if seen then notify(waiters, wake, channel, clock(), seen) end
+if seen then notify(waiters, wake, channel, clock(), seen, group > 0) end
 return remember('ready 1')

@@ -67,5 +67,5 @@ if holds == '1' and redis.call('BITCOUNT', settled) >= size then
   finish(keys, head, now, head.returned == 0 and done_ttl_ms or 0, 0)
   verdict = 'all '
 end
-if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, channel, now, seen) end
+if seen and back > 0 and sooner(timer, how.soonest) then notify(waiters, wake, channel, now, seen, how.soonest > 0) end
 return remember(reported(verdict .. table.concat(letters)))

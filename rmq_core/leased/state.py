@@ -24,13 +24,17 @@ from rmq_core.policy import milliseconds, of_text, seconds
 
 @dataclass(eq=False)
 class LeasedEngine(KeyedEngine, Following, Observer):
-    """State of a queue object. `unanswered` maps ids of claims that ended without a reply to their nonces."""
+    """State of a queue object. `unanswered` maps ids of claims that ended without a reply to their nonces.
+
+    chosen: the groups that some of these claims named.
+    """
 
     keys: LeasedKeys
     config: LeasedConfig
     on_event: InitVar[OnEvent | None] = None
     registered: int = False
     unanswered: dict[str, str] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)
     tally: Tally | None = field(init=False)
     sinks: tuple[Sink, ...] = field(init=False)
     journal: JournalLength | None = field(init=False)

@@ -43,7 +43,7 @@ if left == 0 then
   redis.call('ZREM', leases, publication)
   if redis.call('EXISTS', stage) == 1 then redis.call('RENAME', stage, ready) end
   local seen = awaited(waiters, wake)
-  if seen then notify(waiters, wake, channel, clock(), seen) end
+  if seen then notify(waiters, wake, channel, clock(), seen, true) end
 else
   if redis.call('EXISTS', staged) == 0 then redis.call('RPUSH', staged, element) end
   redis.call('ZADD', leases, clock() + peace_ms, publication)

@@ -80,5 +80,6 @@ end
 if moved == held then redis.call('LPOP', staged) end
 if redis.call('LLEN', staged) == 0 then redis.call('ZREM', leases, publication)
 else redis.call('ZADD', leases, 'XX', 'GT', now + peace_ms, publication) end
-if seen and (added or due and sooner(timer, due)) then notify(waiters, wake, channel, now, seen) end
+local early = seen and due and sooner(timer, due)
+if seen and (added or early) then notify(waiters, wake, channel, now, seen, early) end
 return remember('moved ' .. accepted .. ' ' .. moved - accepted .. ' ' .. held - moved)

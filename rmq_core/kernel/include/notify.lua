@@ -1,7 +1,8 @@
--- notify() wakes one waiter if there are more waiters than wake tokens, and publishes to the queue's channel
--- once if a watcher has requested it (member '*'; each watcher requests it again). awaited() reads every key before the
--- script writes. The member '=', at score 0, marks a paused queue and is no waiter. So ZCARD 0 means: no waiter, and
--- not paused, which is the common case.
+-- notify() wakes one waiter if there are more waiters than wake tokens, and publishes to the queue's channel once if a
+-- watcher has requested it (member '*'; each watcher requests it again). awaited() reads every key before the script
+-- writes. The member '=', at score 0, marks a paused queue and is no waiter. So ZCARD 0 means: no waiter, and not
+-- paused, which is the common case. In another layout, notify() gets one more argument: whether all waiters are meant,
+-- because the timer is to be set again.
 local function awaited(waiters, wake, timer)
   if redis.call('ZCARD', waiters) == 0 then return nil end
   if timer then redis.call('STRLEN', timer) end

@@ -179,6 +179,30 @@ local function enqueue(envelopes)
   store(names)
 end
 local function size_of() return line_of().count end
+-- Returns the lines in which messages of some groups wait: a group has several, for priorities and isolated messages. None
+-- where claims are limited in time: who waits for some groups would not be told when these get a token.
+local function lines_of(text)
+  if rates ~= '' then return nil end
+  local names = {}
+  for group in string.gmatch(text .. '\0', '([^%z]*)%z') do
+    names[#names + 1] = group
+    if limit == 0 or group == '' then
+      names[#names + 1] = group .. '\1'
+      for priority = 1, 9 do
+        names[#names + 1], names[#names + 2] = group .. '\2' .. priority, group .. '\2' .. priority .. '\1'
+      end
+    end
+  end
+  return names
+end
+local function claimable_in(names)
+  local count = 0
+  read_records(names)
+  for i = 1, #names do
+    if in_line(known[names[i]]) then count = count + known[names[i]].count end
+  end
+  return count
+end
 -- Whether a lease from before the limit still holds messages, whose groups are not known.
 local function is_unsettled_before()
   if limit == 0 or redis.call('EXISTS', held_before) == 0 then return false end
@@ -216,7 +240,7 @@ end
 local function claimable_now()
   return queue_rate and math.min(line_of().claimable, tokens_in(queue_rate, '')) or line_of().claimable
 end
-local function claimable_at(now)
+local function claimable_at(now, chosen)
   if redis.call('ZCOUNT', resting, '-inf', now) > 0 then
     local names = redis.call('ZRANGEBYSCORE', resting, '-inf', now, 'LIMIT', 0, 500)
     read_records(names)
@@ -229,7 +253,8 @@ local function claimable_at(now)
   end
   local more = timed and bury(now) or 0 -- a claim must not get one of these
   if rest_empty then rest_empty() end
-  return (more > 0 or unsure or is_unsettled_before()) and 0 or claimable_now()
+  if more > 0 or unsure or is_unsettled_before() then return 0 end
+  return chosen and claimable_in(chosen) or claimable_now()
 end
 -- Returns when claims may get a message, where they get none now; nil if no time lets them.
 local function next_claim()

@@ -1,7 +1,8 @@
--- take_groups() moves up to n messages from the groups whose turn it is to the end of a lease, about 8 MiB of them at most. By
--- start-time fair queueing (Goyal et al., 1996), each group in line gets its share, in order; its turn then comes
--- later by what it got, divided by its weight. Returns how many messages it moved, the batches, for isolated messages how
--- often they failed together and how many of them a claim may get, else 0 and 0, and whether no group is in line any more.
+-- take_groups() moves up to n messages from the groups whose turn it is to the end of a lease, about 8 MiB of them at
+-- most. By start-time fair queueing (Goyal et al., 1996), each group in line gets its share, in order; its turn then
+-- comes later by what it got, divided by its weight. chosen: only from these lines. Returns how many messages it moved,
+-- the batches, for isolated messages how often they failed together and how many of them a claim may get, else 0 and 0,
+-- and whether no group is in line any more.
 -- KEYS: group_holds  lease  fence
 -- include: ready
 -- include: turns
@@ -101,20 +102,45 @@ local function fitting_to(plan, at, taken, bytes)
   end
   return math.min(stop, at - 1 + math.max(1, math.floor((8388608 - bytes) / (size + 1))))
 end
-local function take_groups(lease, n)
+-- Returns those of the chosen lines that are in this place, in the order of their turns.
+local function in_order(place, chosen)
+  local found, scores = {}, {}
+  read_records(chosen)
+  for i = 1, #chosen do
+    local name, r = chosen[i], known[chosen[i]]
+    if r.place == place then found[#found + 1], scores[name] = name, tonumber(line_score(name, r.turn)) end
+  end
+  table.sort(found, function(a, b) return scores[a] < scores[b] or (scores[a] == scores[b] and a < b) end)
+  return found, scores
+end
+-- Returns the groups in front, at most `most`: only groups of the highest priority share a claim.
+local function in_front(most, chosen)
+  if not chosen then
+    local front = redis.call('ZRANGE', turns, 0, 0)[1]
+    local low = front and tonumber(line_score(front, 0))
+    return front and redis.call('ZRANGEBYSCORE', turns, low, low + 1e14 - 1, 'LIMIT', 0, most) or {}
+  end
+  local names, scores = in_order('t', chosen)
+  local high, front = names[1] and tonumber(line_score(names[1], 0)) + 1e14, {}
+  for i = 1, math.min(#names, most) do
+    if scores[names[i]] < high then front[i] = names[i] end
+  end
+  return front
+end
+local function apart(chosen)
+  if chosen then return (in_order('s', chosen)) end
+  return redis.call('ZRANGE', suspects, 0, 99)
+end
+local function take_groups(lease, n, chosen)
   local taken, kept, bytes, empty, all = 0, {}, 0, redis.call('LLEN', lease) < 2, false
   redis.call('PERSIST', lease) -- Redis allows this write at maxmemory, and then every later write of the script
   if queue_rate then n = math.min(n, tokens_in(queue_rate, '')) end
   while taken < n and bytes < 8388608 do
     if rest_empty then rest_empty() end
-    local front, names, weight = redis.call('ZRANGE', turns, 0, 0)[1], {}, 0
-    if front then -- only groups of its priority share a claim with it
-      local low = tonumber(line_score(front, 0))
-      names = redis.call('ZRANGEBYSCORE', turns, low, low + 1e14 - 1, 'LIMIT', 0, math.min(n - taken, 500))
-    end
-    if empty and taken == 0 and redis.call('ZCARD', suspects) > 0 and
-        (#names == 0 or is_turn_of_isolated(tonumber(redis.call('GET', fence) or 0))) then
-      return take_isolated(lease, n, redis.call('ZRANGE', suspects, 0, 99))
+    local names, weight = in_front(math.min(n - taken, 500), chosen), 0
+    local isolated = empty and taken == 0 and apart(chosen) or {}
+    if #isolated > 0 and (#names == 0 or is_turn_of_isolated(tonumber(redis.call('GET', fence) or 0))) then
+      return take_isolated(lease, n, isolated)
     end
     all = #names == 0
     if all then break end
@@ -158,6 +184,6 @@ local function take_groups(lease, n)
   keep_counts()
   return taken, kept, 0, 0, all
 end
-local function take(_, lease_to_fill, n)
-  return timed and claimable_at(clock()) == 0 and 0 or take_groups(lease_to_fill, n)
+local function take(_, lease_to_fill, n, _, chosen)
+  return timed and claimable_at(clock(), chosen) == 0 and 0 or take_groups(lease_to_fill, n, chosen)
 end

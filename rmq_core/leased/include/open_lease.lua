@@ -36,7 +36,6 @@ end
 local function announce(k, now, seen, deadline, timer_free)
   if not seen then return end
   local left = claimable_at(now) > 0 or isolated_in(k.delayed) > 0 or in_groups and is_token_sooner()
-  if timer_free or left or (deadline and sooner(k.timer, deadline)) then
-    notify(k.waiters, k.wake, k.channel, now, seen)
-  end
+  local for_timer = timer_free or (deadline and sooner(k.timer, deadline))
+  if left or for_timer then notify(k.waiters, k.wake, k.channel, now, seen, for_timer) end
 end

@@ -4,4 +4,6 @@
 local function claimable_at(_) return redis.call('LLEN', ready) end
 local size_of = claimable_at
 local in_groups = false
+-- Returns the lines of some groups, or nil where messages do not wait in groups.
+local function lines_of(_) redis.call('LLEN', ready) end
 local function append(...) return redis.call('RPUSH', ready, ...) end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -181,14 +182,34 @@ class Groups:
             self.order[text.rpartition("-")[0].replace("None", "")].append(text)
 
     def claim(self) -> None:
-        now = self.now()
-        lease = self.queue.claim(max_messages=self.chance.choice([1, 2, 10, 150]))
+        now, chosen = self.now(), self.chosen()
+        lease = self.queue.claim(max_messages=self.chance.choice([1, 2, 10, 150]), groups=chosen)
+        self.check_choice(chosen, lease)
         if lease is not None:
             self.take(lease, now)
 
     def now(self) -> int:
         seconds, micros = self.world.client.time()
         return seconds * 1000 + micros // 1000
+
+    def chosen(self) -> list[str] | None:
+        """Return some groups for a claim that takes only from these."""
+        if self.policy is None or self.chance.random() < 0.5:
+            return None
+        return self.chance.sample([*NAMES, ""], self.chance.choice([1, 2, 4]))
+
+    def check_choice(self, chosen: list[str] | None, lease: Lease | None) -> None:
+        """A claim from some groups gets messages of no other, and gets some if one of these can be claimed."""
+        if chosen is None:
+            return
+        if lease is not None:
+            found = {message.group for message in self.queues[0].messages(lease)}
+            assert found <= set(chosen), (found, chosen)
+            return
+        client: Any = self.world.client
+        for name in [] if client.exists(key("held_before")) else client.hgetall(key("groups")):
+            lines = [client.zscore(key(place), name) for place in ("turns", "suspects")]
+            assert re.split(r"[\x01\x02]", name.decode())[0] not in chosen or lines == [None, None], (name, chosen)
 
     def take(self, lease: Lease, now: int) -> None:
         """Check what a claim got that was sent at `now`."""
@@ -236,10 +257,11 @@ class Groups:
     def claim_next(self) -> None:
         if found := self.one():
             lease, held = found
-            now = self.now()
-            after = self.queue.claim_next(ack=lease, max_messages=self.chance.choice([1, 5]))
+            now, chosen = self.now(), self.chosen()
+            after = self.queue.claim_next(ack=lease, max_messages=self.chance.choice([1, 5]), groups=chosen)
             self.done(set(held.values()))
             del self.leases[lease.id]
+            self.check_choice(chosen, after)
             if after is not None:
                 self.take(after, now)
 
