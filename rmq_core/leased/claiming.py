@@ -70,8 +70,12 @@ class LeaseRequest(NamedTuple):
 
     @property
     def chosen(self) -> dict[str, str]:
-        """The argument of scripts that names the groups; none for a claim from all."""
-        return {} if self.groups is None else {"from_groups": self.groups}
+        return chosen_by(self.groups)
+
+
+def chosen_by(groups: str | None) -> dict[str, str]:
+    """Return the argument of scripts that names groups; none for all groups."""
+    return {} if groups is None else {"from_groups": groups}
 
 
 def claim(
@@ -165,7 +169,7 @@ def _ack_and_claim(
         if words[0] == "lost":
             raise engine.lost(ack)
         if words[0] == "ungrouped":
-            raise _ungrouped(engine)
+            raise ungrouped(engine)
         if words[0] not in {"claimed", "empty"}:
             raise errors.ScriptFailed(f"claim_next got {words[0]!r}")
         ack.state.settled = True
@@ -217,7 +221,7 @@ def _wait(
             block = 0
             continue
         if words[0] == "ungrouped":
-            raise _ungrouped(engine)
+            raise ungrouped(engine)
         if words[0] != "empty":
             raise errors.ScriptFailed(f"claim got {words[0]!r}")
         block, until = int(words[1]), int(words[2])
@@ -452,7 +456,7 @@ def _remember(engine: LeasedEngine, request: LeaseRequest) -> None:
         engine.chosen[request.id] = request.groups
 
 
-def _ungrouped(engine: LeasedEngine) -> errors.ConfigurationError:
+def ungrouped(engine: LeasedEngine) -> errors.ConfigurationError:
     return errors.ConfigurationError(
         f"the messages of queue {engine.name!r} do not wait in groups, so `groups` must be None; give the queue groups"
         f" with queue.admin.configure(groups='fair'), or `rmq configure {engine.name} groups=fair`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -14,12 +14,12 @@ from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.exchange.scripts import answered, script
 from rmq_core.kernel.keys import UNHELD, LeasedKeys, check_name
 from rmq_core.kernel.settling import settled_record
-from rmq_core.leased.claiming import isolation_of, reclaim_all
+from rmq_core.leased.claiming import chosen_by, isolation_of, reclaim_all, ungrouped
 from rmq_core.leased.publishing import PUBLICATION
 from rmq_core.leased.reading import Part, any_part, any_parts, held_parts
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import IsolatedGroup, Lease
-from rmq_core.policy import age_s, moment, whole
+from rmq_core.policy import age_s, chosen_groups, moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
 _LISTED = 1000
@@ -69,9 +69,13 @@ def leased_envelopes(engine: LeasedEngine, lease_id: str, lo: int, hi: int) -> E
     return ("", 0, []) if part is None else (info[0].owner, part.taken, list(part.envelopes))
 
 
-def backlog(engine: LeasedEngine) -> Exchange[Backlog]:
-    """Return how much work is ready and how old it is. Cheap; due and expired messages count as ready."""
-    state = yield from poll_backlog(engine)
+def backlog(engine: LeasedEngine, *, groups: Collection[str] | None = None) -> Exchange[Backlog]:
+    """Return how much work is ready and how old it is. Cheap; due and expired messages count as ready.
+
+    groups: only the messages of these groups count, as for `claim`; the oldest is then exact for up to 100 groups.
+    Raises ConfigurationError for `groups` where the queue has none.
+    """
+    state = yield from poll_backlog(engine, groups=None if groups is None else chosen_groups(groups))
     return state[0]
 
 
@@ -83,21 +87,27 @@ class Glance(NamedTuple):
     late: list[bytes]
 
 
-def glance(engine: LeasedEngine, notify_ms: int = 0) -> Exchange[Glance]:
-    """Read the backlog in one call without a slot, and subscribe to one notification within `notify_ms`."""
-    ready, oldest, now, due, late, groups, paused, fence = yield from answered(
-        script("leased/backlog", engine.keys, notify_ms=notify_ms)
-    )
+def glance(engine: LeasedEngine, notify_ms: int = 0, groups: str | None = None) -> Exchange[Glance]:
+    """Read the backlog in one call without a slot, and subscribe to one notification within `notify_ms`.
+
+    groups: those whose messages count, in the form that scripts read.
+    """
+    reply = yield from answered(script("leased/backlog", engine.keys, notify_ms=notify_ms, **chosen_by(groups)))
+    if len(reply) == 1:
+        raise ungrouped(engine)
+    ready, oldest, now, due, late, apart, paused, fence = reply
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
-    isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
+    isolated = tuple(IsolatedGroup(size, most) for size, most in zip(apart[::2], apart[1::2], strict=True))
     found = Backlog(ready, age_s(oldest, now), isolated, bool(paused), int(fence) if fence else None)
     return Glance(found, until, late)
 
 
-def poll_backlog(engine: LeasedEngine, notify_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
-    """Reclaim expired leases; return the backlog and the seconds until the next due time. notify_ms: as in `glance`."""
+def poll_backlog(
+    engine: LeasedEngine, notify_ms: int = 0, groups: str | None = None
+) -> Exchange[tuple[Backlog, float | None]]:
+    """Reclaim expired leases; return the backlog and the seconds until the next due time. Arguments as for `glance`."""
     while True:
-        seen = yield from glance(engine, notify_ms)
+        seen = yield from glance(engine, notify_ms, groups)
         if not (yield from reclaim_all(engine, seen.late)):
             return seen.backlog, seen.due_s
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,7 +28,7 @@ from rmq_core.leased.inspecting import Glance, glance, poll_backlog
 from rmq_core.leased.publications import publication
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.orchestrate.limits import Threshold
-from rmq_core.policy import checked_group, seconds, whole
+from rmq_core.policy import checked_group, chosen_groups, seconds, whole
 from rmq_core.reports import Backlog, Publication
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class _Asked(NamedTuple):
     engine: LeasedEngine
     driver: AsyncDriver
     answer: asyncio.Future[Polled]
+    groups: str | None
 
 
 class BacklogPoller:
@@ -56,10 +57,13 @@ class BacklogPoller:
         self._asked: list[_Asked] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def poll(self, engine: LeasedEngine, driver: AsyncDriver) -> Polled:
-        """Return the current backlog of a queue; reclaim expired leases first. Raises RedisMessageQueueError."""
+    async def poll(self, engine: LeasedEngine, driver: AsyncDriver, groups: str | None = None) -> Polled:
+        """Return the current backlog of a queue; reclaim expired leases first. Raises RedisMessageQueueError.
+
+        groups: those whose messages count, in the form that scripts read.
+        """
         loop = asyncio.get_running_loop()
-        asked = _Asked(engine, driver, loop.create_future())
+        asked = _Asked(engine, driver, loop.create_future(), groups)
         self._asked.append(asked)
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._run(), name="rmq-polls")
@@ -82,7 +86,7 @@ class BacklogPoller:
 async def _answer(batch: list[_Asked]) -> None:
     driver = batch[0].driver
     try:
-        found = await driver.run(together([_attempt(asked.engine) for asked in batch]))
+        found = await driver.run(together([_attempt(asked) for asked in batch]))
     except Exception as error:  # every error must reach the waiters
         found = [error] * len(batch)
     finally:
@@ -91,10 +95,10 @@ async def _answer(batch: list[_Asked]) -> None:
         await _resolve(asked, seen)
 
 
-def _attempt(engine: LeasedEngine) -> Exchange[Glance | Exception]:
+def _attempt(asked: _Asked) -> Exchange[Glance | Exception]:
     """Run a glance and return its failure as a result, so that it does not end the other glances of the write."""
     try:
-        return (yield from glance(engine, NOTIFY_MS))
+        return (yield from glance(asked.engine, NOTIFY_MS, asked.groups))
     except Exception as error:  # every error must reach the waiters
         return error
 
@@ -116,7 +120,7 @@ async def _reclaim(asked: _Asked) -> Polled | Exception:
     If the queue is stored in another format, this driver raises FormatMismatch; the shared one raised WrongKeyType.
     """
     try:
-        found = await asked.driver.run(poll_backlog(asked.engine, NOTIFY_MS))
+        found = await asked.driver.run(poll_backlog(asked.engine, NOTIFY_MS, asked.groups))
     except Exception as error:  # every error must reach the waiters
         return error
     else:
@@ -153,11 +157,12 @@ class Waiter:
 
 @dataclass(eq=False, slots=True)
 class WatchedQueue:
-    """A queue with waiters."""
+    """A queue with waiters that wait for the same groups; `groups` has them in the form that scripts read."""
 
     engine: LeasedEngine
     driver: AsyncDriver
     poller: BacklogPoller
+    groups: str | None = None
     waiters: set[Waiter] = field(default_factory=set)
     notified: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -188,7 +193,7 @@ class WaitHub:
         self._driver = AsyncDriver
         self._client, self._owned = async_client(redis)
         self._config = config or LeasedConfig()
-        self._watches: dict[str, WatchedQueue] = {}
+        self._watches: dict[tuple[str, str | None], WatchedQueue] = {}
         self._poller = BacklogPoller()
         self._listener = PubSubListener(self._client, self._notify)
 
@@ -200,17 +205,21 @@ class WaitHub:
         max_age: timedelta | float | None = None,
         timeout: timedelta | float | None = None,
         on_pause: Callable[[Backlog], None] | None = None,
+        groups: Collection[str] | None = None,
     ) -> Backlog:
         """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`; not while it is paused.
 
-        Raises TimeoutError after `timeout`. max_age, timeout: seconds or timedelta; without max_age only the number
-        counts; without timeout it waits forever. on_pause: called once for each pause, with what the queue holds.
+        groups: only messages of these groups count, as for `claim`. Raises ConfigurationError for `groups` where the
+        queue has none, and TimeoutError after `timeout`. max_age, timeout: seconds or timedelta; without max_age only
+        the number counts; without timeout it waits forever. on_pause: called once for each pause, with what the queue
+        holds.
         """
         patience_s = None if timeout is None else seconds("timeout", timeout)
         enough = Threshold(
             whole("min_messages", min_messages, minimum=1), None if max_age is None else seconds("max_age", max_age)
         )
-        found: Backlog = await self._wait(queue, Waiter(enough, _future(), on_pause), patience_s)
+        chosen = None if groups is None else chosen_groups(groups)
+        found: Backlog = await self._wait(queue, Waiter(enough, _future(), on_pause), patience_s, chosen)
         return found
 
     async def wait_for_publication(
@@ -226,8 +235,8 @@ class WaitHub:
         found: Publication = await self._wait(queue, waiter, patience_s)
         return found
 
-    async def _wait(self, queue: str, waiter: Waiter, patience_s: float | None) -> Any:
-        watch = self._watch(queue)
+    async def _wait(self, queue: str, waiter: Waiter, patience_s: float | None, groups: str | None = None) -> Any:
+        watch = self._watch(queue, groups)
         watch.waiters.add(waiter)
         watch.asked.set()
         watch.notified.set()
@@ -261,19 +270,20 @@ class WaitHub:
     ) -> None:
         await self.aclose()
 
-    def _watch(self, queue: str) -> WatchedQueue:
-        watch = self._watches.get(queue)
+    def _watch(self, queue: str, groups: str | None) -> WatchedQueue:
+        watch = self._watches.get((queue, groups))
         if watch is None:
             engine = LeasedEngine(LeasedKeys(queue), self._config)
             driver = self._driver(self._client, engine.prefix, engine.retry_budget_s)
             # A cluster spreads queues over nodes, and a poller reaches one.
             poller = BacklogPoller() if is_cluster(self._client) else self._poller
-            watch = self._watches[queue] = WatchedQueue(engine, driver, poller)
+            watch = self._watches[queue, groups] = WatchedQueue(engine, driver, poller, groups)
         if watch.task is None or watch.task.done():
-            watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
+            following = self._follow((queue, groups), watch)
+            watch.task = asyncio.get_running_loop().create_task(following, name=f"rmq-wait {queue}")
         return watch
 
-    async def _follow(self, queue: str, watch: WatchedQueue) -> None:
+    async def _follow(self, name: tuple[str, str | None], watch: WatchedQueue) -> None:
         """Poll and resolve waiters while there are any. A failure is raised in all of them."""
         try:
             await self._listener.listen(watch.engine.keys.channel)
@@ -285,15 +295,16 @@ class WaitHub:
                     waiter.answer.set_exception(error)
             watch.waiters.clear()
         finally:
-            if self._watches.get(queue) is watch and not watch.waiters:
-                del self._watches[queue]
-                await self._listener.forget(watch.engine.keys.channel)
+            if self._watches.get(name) is watch and not watch.waiters:
+                del self._watches[name]
+                if not any(queue == name[0] for queue, _ in self._watches):
+                    await self._listener.forget(watch.engine.keys.channel)
 
     async def _poll(self, watch: WatchedQueue) -> float:
         """Poll the queue and resolve the waits whose threshold it meets. Return the seconds until the next poll."""
         watch.notified.clear()
         watch.asked.clear()
-        backlog, due_s = await watch.poller.poll(watch.engine, watch.driver)
+        backlog, due_s = await watch.poller.poll(watch.engine, watch.driver, watch.groups)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
         for waiter in list(watch.waiters):
             if waiter.publication is not None:

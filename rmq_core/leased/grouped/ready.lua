@@ -195,6 +195,17 @@ local function lines_of(text)
   end
   return names
 end
+-- Returns those of the chosen lines that are in this place, in the order of their turns.
+local function in_order(place, chosen)
+  local found, scores = {}, {}
+  read_records(chosen)
+  for i = 1, #chosen do
+    local name, r = chosen[i], known[chosen[i]]
+    if r.place == place then found[#found + 1], scores[name] = name, tonumber(line_score(name, r.turn)) end
+  end
+  table.sort(found, function(a, b) return scores[a] < scores[b] or (scores[a] == scores[b] and a < b) end)
+  return found, scores
+end
 local function claimable_in(names)
   local count = 0
   read_records(names)

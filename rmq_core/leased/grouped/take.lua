@@ -102,17 +102,6 @@ local function fitting_to(plan, at, taken, bytes)
   end
   return math.min(stop, at - 1 + math.max(1, math.floor((8388608 - bytes) / (size + 1))))
 end
--- Returns those of the chosen lines that are in this place, in the order of their turns.
-local function in_order(place, chosen)
-  local found, scores = {}, {}
-  read_records(chosen)
-  for i = 1, #chosen do
-    local name, r = chosen[i], known[chosen[i]]
-    if r.place == place then found[#found + 1], scores[name] = name, tonumber(line_score(name, r.turn)) end
-  end
-  table.sort(found, function(a, b) return scores[a] < scores[b] or (scores[a] == scores[b] and a < b) end)
-  return found, scores
-end
 -- Returns the groups in front, at most `most`: only groups of the highest priority share a claim.
 local function in_front(most, chosen)
   if not chosen then

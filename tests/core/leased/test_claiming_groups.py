@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import time
@@ -15,6 +16,7 @@ from rmq_core import Lease, LeasedConfig
 from rmq_core.errors import ConfigurationError, QueueUnavailable
 from rmq_core.leased.claiming import claim
 from rmq_core.messages import NewMessage
+from rmq_core.orchestrate.waiting import WaitHub
 from tests.core.by_hand import drive
 from tests.core.leased.by_hand import claimed, engine, given
 from tests.core.leases import (
@@ -83,6 +85,7 @@ def test_a_group_that_is_held_gives_nothing_until_its_holder_ends(world: World) 
     held = queue.claim(groups=["a"])
     assert payloads(held.messages) == ["a1"]
     assert other.claim(groups=["a"]) is None
+    assert other.backlog(groups=["a"]).ready == 0
     assert payloads(other.claim(groups=["a", "b"]).messages) == ["b1"]
     after = queue.claim_next(ack=held, groups=["b"])
     assert after is None, "another lease holds it"
@@ -145,7 +148,7 @@ def test_a_claim_without_a_reply_is_repeated_only_by_one_of_its_groups(world: Wo
 def test_a_queue_without_groups_says_how_to_get_some(world: World) -> None:
     queue = world.queue()
     held = (queue.publish("x"), queue.claim())[1]
-    for call in (queue.claim, lambda groups: queue.claim_next(ack=held, groups=groups)):
+    for call in (queue.claim, lambda groups: queue.claim_next(ack=held, groups=groups), queue.backlog):
         with pytest.raises(ConfigurationError, match=r"do not wait in groups.*rmq configure q groups=fair"):
             call(groups=["a"])
     assert queue.ack(held).settled == 1
@@ -192,7 +195,7 @@ EVENTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     ),
     "due delay that a poll ends": (
         lambda queue: queue.publish("x", group="ours", delay=0.3),
-        lambda queue, _: eventually(lambda: queue.backlog().ready),
+        lambda queue, _: eventually(lambda: queue.backlog().ready or not queue.stats().delayed),
     ),
     "due nack": (
         lambda queue: (queue.publish("x", group="ours"), queue.claim())[1],
@@ -374,3 +377,93 @@ def test_a_reclaimed_message_is_claimed_at_once_by_its_group(world: World) -> No
     queue.publish("x", group="a")
     expire(world, queue.claim().id)
     assert payloads(queue.claim(groups=["a"]).messages) == ["x"]
+
+
+def test_a_backlog_of_some_groups_counts_their_messages_alone(world: World) -> None:
+    queue = a_queue(world, "exclusive")
+    queue.publish("old", group="a")
+    time.sleep(0.05)
+    queue.publish_many(["1", "2"], group="b")
+    queue.publish("due", group="b", delay=0.001)
+    queue.publish("none")
+    time.sleep(0.01)
+    of_a, of_b, of_all = queue.backlog(groups=["a"]), queue.backlog(groups=["b"]), queue.backlog()
+    assert (of_a.ready, of_b.ready, queue.backlog(groups=["", "absent"]).ready, of_all.ready) == (1, 3, 1, 5)
+    assert of_a.oldest_age >= of_b.oldest_age + 0.03
+    assert queue.backlog(groups=["a", "b"]).oldest_age >= of_a.oldest_age
+    assert queue.backlog(groups=["absent"])[:2] == (0, None)
+    held = queue.claim(groups=["b"])
+    assert queue.backlog(groups=["b"])[:2] == (0, None)
+    queue.release(held)
+    assert queue.backlog(groups=["b"]).ready == 3
+    expire(world, queue.claim(groups=["b"]).id)
+    assert queue.backlog(groups=["b"]).ready == 3
+    queue.admin.pause()
+    assert queue.backlog(groups=["b"]).paused
+
+
+@pytest.mark.parametrize("policy", ["fair", "exclusive"])
+def test_a_backlog_says_how_many_isolated_messages_claims_may_take(world: World, policy: str) -> None:
+    queue = a_queue(world, policy, max_deliveries=9)
+    for group in "ab":
+        queue.publish_many([f"{group}{number}" for number in range(8)], group=group)
+        for _ in range(2):
+            queue.nack(queue.claim(max_messages=8, groups=[group]))
+    queue.publish_many(["new"] * 3, group="c")
+    assert queue.backlog(groups=["c"]).groups == ()
+    assert queue.backlog(groups=["b", "c"]).groups == ((8, 4),)
+    found = queue.backlog()
+    assert (found.ready, found.groups) == (19, ((8, 4), (8, 4)))
+    assert found.claims(100) == 5
+    assert queue.stats().isolated == 16
+    claims = 0
+    while lease := queue.claim(max_messages=100):
+        queue.ack(lease)
+        claims += 1
+    assert claims == found.claims(100)
+    assert queue.backlog().groups == ()
+    assert queue.stats().isolated == 0
+
+
+def test_isolated_messages_of_several_groups_that_failed_together_count_once(world: World) -> None:
+    queue = a_queue(world, max_deliveries=9)
+    for group in "ab":
+        queue.publish_many([f"{group}{number}" for number in range(150)], group=group)
+    for _ in range(2):
+        queue.nack(queue.claim(max_messages=300))
+    found = queue.backlog()
+    assert sum(group.size for group in found.groups) == found.ready == 300
+    assert {group.most for group in found.groups} == {150}
+    assert queue.backlog(groups=["a"]).groups == ((150, 150),)
+    assert queue.claim(max_messages=300).count == 150
+
+
+def test_a_wait_for_groups_ends_with_their_messages_and_others_disturb_no_other_wait(world: World) -> None:
+    queue = a_queue(world)
+
+    async def waits() -> list[Any]:
+        async with WaitHub(world.url) as hub:
+            ours, all_of_it = (
+                asyncio.create_task(hub.wait("q", min_messages=count, groups=groups, timeout=LONG_S))
+                for count, groups in ((2, ["ours"]), (4, None))
+            )
+            await asyncio.to_thread(queue.publish_many, ["1", "2"], group="theirs")
+            await asyncio.to_thread(queue.publish, "3", group="ours")
+            done, _ = await asyncio.wait([ours, all_of_it], timeout=0.5)
+            assert not done
+            await asyncio.to_thread(queue.publish, "4", group="ours")
+            return [await ours, await all_of_it]
+
+    ours, everything = asyncio.run(waits())
+    assert (ours.ready, everything.ready) == (2, 4)
+
+
+def test_a_wait_for_groups_of_a_queue_without_any_raises(world: World) -> None:
+    world.queue().publish("x")
+
+    async def wait() -> None:
+        async with WaitHub(world.url) as hub:
+            await hub.wait("q", groups=["a"], timeout=LONG_S)
+
+    with pytest.raises(ConfigurationError, match="do not wait in groups"):
+        asyncio.run(wait())

@@ -86,7 +86,7 @@ async def hub(stock: Stock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wa
 async def test_a_notification_for_another_queue_causes_no_query(hub: WaitHub, stock: Stock) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
     await stock.polled.wait()
-    watch = hub._watches["q"]
+    watch = hub._watches["q", None]
     hub._notify(b"rmq:{p}:channel")
     assert not watch.notified.is_set()
     hub._notify(b"rmq:{q}:channel")
