@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ from rmq_core import (
     WorkQueue,
     discipline_of,
 )
-from rmq_core.orchestrate import Claimed, OnSettled, Threshold, claim_as, refuse_foreign
+from rmq_core.orchestrate import Claimed, OnSettled, Threshold, chosen_groups, claim_as, refuse_foreign
 from rmq_core.reports import SettledRecord, SettleReport
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def claim(
     on_settled: OnSettled = "next",
     named: str | None = None,
     sequential: bool = False,
+    groups: Collection[str] | None = None,
 ) -> Claimed:
     """Claim as `claim_as` does; log an ambiguous earlier settlement, and why isolation reduced the claim."""
 
@@ -72,7 +73,7 @@ def claim(
 
     claimed = claim_as(
         identity, queue, max_messages=max_messages, lease=lease, on_settled=on_settled, named=named,
-        sequential=sequential, check_settled=report_loss,
+        sequential=sequential, groups=groups, check_settled=report_loss,
     )  # fmt: skip
     taken = claimed.lease
     if taken is not None and taken.isolation is not None:
@@ -120,6 +121,15 @@ def threshold_of(min_messages: int, max_age: timedelta | float | None) -> Thresh
     """Build a Threshold; raise ConfigurationError if it is always or never met."""
     check_bound("min_messages", min_messages)
     return Threshold(min_messages, check_seconds("max_age", max_age, MOMENT_S))
+
+
+def check_groups(groups: Collection[str] | None) -> list[str] | None:
+    """Return the groups as a list; raise ConfigurationError for names that no group has, unless there are templates."""
+    if groups is None:
+        return None
+    if isinstance(groups, str) or not any(is_template(str(name)) for name in groups):
+        chosen_groups(groups)
+    return list(groups)
 
 
 def check_queue(redis_queue: object, config: object) -> None:

@@ -161,6 +161,7 @@ class SensorTrigger(QueueTrigger):
         *,
         end_task: bool = False,
         max_messages: int | None = None,
+        groups: list[str] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
         self.redis_queue = redis_queue
@@ -169,6 +170,7 @@ class SensorTrigger(QueueTrigger):
         self.redis_queue_conn_id = redis_queue_conn_id
         self.end_task = end_task
         self.max_messages = max_messages
+        self.groups = groups
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event and return, because Airflow kills a trigger that still runs after its task has resumed."""
@@ -192,10 +194,15 @@ class SensorTrigger(QueueTrigger):
         raise NotImplementedError
 
 
-async def wait_for_work(conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING) -> Backlog:
-    """Wait for enough work, also while Redis is unavailable. Raises errors that waiting cannot fix."""
+async def wait_for_work(
+    conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING, groups: list[str] | None = None
+) -> Backlog:
+    """Wait for enough work of a queue, or of some groups, also while Redis is unavailable.
+
+    Raises errors that waiting cannot fix.
+    """
     away = False
-    limits: dict[str, Any] = {"min_messages": enough.min_messages, "max_age": enough.max_age_s}
+    limits: dict[str, Any] = {"min_messages": enough.min_messages, "max_age": enough.max_age_s, "groups": groups}
     while True:
         try:
             async with shared_hub(conn_id) as hub:
@@ -223,11 +230,13 @@ def tell_paused(log: Any, queue: str, backlog: Backlog) -> None:
     )
 
 
-async def wait_for_ever(conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING) -> Backlog:
+async def wait_for_ever(
+    conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING, groups: list[str] | None = None
+) -> Backlog:
     """Wait like `wait_for_work`, for a watcher, which has no task that could fail: log each error and try again."""
     while True:
         try:
-            return await wait_for_work(conn_id, queue, log, enough)
+            return await wait_for_work(conn_id, queue, log, enough, groups)
         except (RedisMessageQueueError, AirflowException) as error:
             # the text says what to do
             log.error("Cannot watch queue %s; trying again: %s: %s", queue, type(error).__name__, error)

@@ -7,7 +7,7 @@ repr, log or tag: passwords belong in an `EnvVar`, because Dagster shows literal
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -179,6 +179,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         on_settled: OnSettled = "skip",
         sequential: bool = False,
         config: LeasedConfig | None = None,
+        groups: Collection[str] | None = None,
     ) -> AbstractContextManager[ClaimedBatch]:
         """Claim messages for a block of a step: a heartbeat extends the lease meanwhile; the end of the block acks.
 
@@ -188,6 +189,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         acked: work on no messages ("skip") or claim new ones ("next"). A step that claims one queue several times must
         pass "next" to every claim, or the second raises ConfigurationError. `sequential`: the block settles each
         message before it begins the next; if its process is killed, only the message that was in work counts a failure.
+        `groups`: only messages of these groups, in a queue that has groups, such as `[context.partition_key]`.
 
         Yield a value for an IO manager inside the block: `yield dg.Output(value)`. Dagster stores a returned value
         after the block has acked; if that fails, every retry raises dg.Failure, because no messages are left.
@@ -196,7 +198,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         ...     for message in batch: ...
         ...     return dg.MaterializeResult(metadata=batch.metadata)
         """
-        return working(context, self.queue(queue, config), Terms(max_messages, on_settled, sequential))
+        return working(context, self.queue(queue, config), Terms(max_messages, on_settled, sequential, groups))
 
     def submitted(
         self,

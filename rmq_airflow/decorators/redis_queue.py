@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
@@ -33,6 +33,7 @@ from rmq_airflow.batch import (
     adopt,
     check_bound,
     check_discipline,
+    check_groups,
     check_handed,
     check_queue,
     claim,
@@ -69,10 +70,11 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
         function without messages; ``next`` claims others, and cannot be combined with ``hand_over``
     :param queue_config: lease, delivery limit and so on; by default those of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    :param groups: claim only messages of these groups, in a queue that has groups (templated); not with ``hand_over``
     """
 
     template_fields: Sequence[str] = (
-        *DecoratedOperator.template_fields, "redis_queue", "hand_over", "redis_queue_conn_id",
+        *DecoratedOperator.template_fields, "redis_queue", "hand_over", "redis_queue_conn_id", "groups",
     )  # fmt: skip
     custom_operator_name = "@task.redis_queue"
 
@@ -87,6 +89,7 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
         on_settled: OnSettled = "skip",
         queue_config: LeasedConfig | None = None,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        groups: Collection[str] | None = None,
         **kwargs: Any,
     ) -> None:
         if (redis_queue is None) == (hand_over is None):
@@ -100,8 +103,10 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
                 "`max_batches` applies only to claiming, and makes the result a list; leave it out with `hand_over` "
                 "and with `multiple_outputs`"
             )
-        if hand_over is not None and on_settled == "next":
-            raise ConfigurationError("`on_settled='next'` applies only to claiming; leave it out with `hand_over`")
+        if hand_over is not None and (on_settled == "next" or groups is not None):
+            raise ConfigurationError(
+                "`on_settled='next'` and `groups` apply only to claiming; leave them out with `hand_over`"
+            )
         super().__init__(**kwargs)
         self.redis_queue = redis_queue
         self.max_messages = max_messages
@@ -112,6 +117,7 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
         self.on_settled = on_settled
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
+        self.groups = check_groups(groups)
         warn_of_short_lease(self, "lease", lease, queue_config)
 
     def execute(self, context: Context) -> Any:
@@ -142,7 +148,7 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
             if self._adopts:
                 claimed = Claimed(adopt(queue, identity, check_handed(self.hand_over), self.lease))
             else:
-                options: dict[str, Any] = {"lease": self.lease, "on_settled": on_settled}
+                options: dict[str, Any] = {"lease": self.lease, "on_settled": on_settled, "groups": self.groups}
                 claimed = claim(queue, identity, max_messages=self.max_messages, **options)
         except LeaseAlreadySettled as settled:
             self.log.info("%s The function gets no messages.", settled)

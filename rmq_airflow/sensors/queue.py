@@ -7,7 +7,7 @@ the worker, under its own lease id, so a retry finds the lease.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, get_args
@@ -20,6 +20,7 @@ from rmq_airflow.batch import (
     MOMENT_S,
     check_bound,
     check_discipline,
+    check_groups,
     check_queue,
     check_seconds,
     claim,
@@ -69,9 +70,11 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         OpenLineage do not hear of such an end. A sensor with ``hand_over``, outlets or ``on_success_callback`` ends on
         a worker
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    :param groups: count, and with ``hand_over`` claim, only messages of these groups, in a queue that has groups
+        (templated)
     """
 
-    template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id", "groups")
     operator_extra_links = (RedisQueueLink(),)
     ui_color = "#f5b7b1"
 
@@ -89,6 +92,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         start_from_trigger: bool = False,
         end_in_trigger: bool = True,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        groups: Collection[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -96,7 +100,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         self.threshold = threshold_of(min_messages, max_age)
         check_bound("max_messages", max_messages, least=min_messages)
         self.hand_over_s = _hand_over_s(hand_over)
-        _check_count(count, max_age, self.hand_over_s)
+        _check_count(count, max_age, self.hand_over_s, groups)
         if secrets is not None and self.hand_over_s is None:
             raise ConfigurationError("`secrets` requires `hand_over`, the time that a driver has to adopt")
         self.redis_queue = redis_queue
@@ -109,6 +113,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         self.deferrable = deferrable
         self.end_in_trigger = end_in_trigger
         self.redis_queue_conn_id = redis_queue_conn_id
+        self.groups = check_groups(groups)
         warn_of_short_lease(self, "hand_over", self.hand_over_s)
         self._notifies = True  # whether the discipline notifies, or must be polled
         if start_from_trigger:
@@ -173,6 +178,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         if self.max_age is not None and queue.capabilities.order != "fifo":
             what = f"age of its messages (needed by {component} with max_age)"
             raise Unsupported(queue.discipline, what, ("leased",))
+        if self.groups is not None and not isinstance(queue, LeasedQueue):
+            raise Unsupported(queue.discipline, f"groups (needed by {component} with groups)", ("leased",))
         return queue
 
     def _poke_and_claim(self, context: Context) -> PokeReturnValue:
@@ -189,7 +196,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
             return self._with_parameters(claimed, queue, hook)
 
     def _look(self, queue: WorkQueue) -> Backlog:
-        backlog = queue.backlog()
+        chosen: dict[str, Any] = {} if self.groups is None else {"groups": self.groups}
+        backlog = queue.backlog(**chosen)
         self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
         if backlog.paused:
             tell_paused(self.log, self.redis_queue, backlog)
@@ -199,7 +207,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         return report(self.redis_queue, backlog._replace(ready=self._bounded(backlog.ready)))
 
     def _claim(self, queue: LeasedQueue, identity: TaskIdentity, seen: dict[str, Any]) -> PokeReturnValue:
-        claimed = claim(queue, identity, max_messages=self.max_messages or ALL, lease=self.hand_over_s)
+        terms: dict[str, Any] = {"lease": self.hand_over_s, "groups": self.groups}
+        claimed = claim(queue, identity, max_messages=self.max_messages or ALL, **terms)
         lease = claimed.lease
         if lease is None:
             return PokeReturnValue(False, seen)
@@ -233,7 +242,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
             "max_messages": self.max_messages,
         }
         if self.count == "ready" and self._notifies:
-            return RedisQueueTrigger(**terms)
+            return RedisQueueTrigger(**terms, groups=self.groups)
         return RedisQueueDepthTrigger(**terms, count=self.count, poll_interval=self.poke_interval)
 
     @property
@@ -246,10 +255,10 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     def _start_from_trigger(self) -> None:
         if not self.deferrable:
             raise ConfigurationError("`start_from_trigger` requires deferrable=True")
-        if is_template(f"{self.redis_queue}{self.redis_queue_conn_id}"):
+        if is_template(f"{self.redis_queue}{self.redis_queue_conn_id}{self.groups}"):
             raise ConfigurationError(
-                "`start_from_trigger` needs a `redis_queue` and a `redis_queue_conn_id` without templates: no worker "
-                "renders them before the trigger starts"
+                "`start_from_trigger` needs a `redis_queue`, a `redis_queue_conn_id` and `groups` without templates: no"
+                " worker renders them before the trigger starts"
             )
         trigger, arguments = self._trigger().serialize()
         self.start_from_trigger = True
@@ -277,8 +286,8 @@ def _hand_over_s(hand_over: timedelta | float | bool) -> float | None:
     return check_seconds("hand_over", hand_over or 0, MOMENT_S)  # time allowed to adopt
 
 
-def _check_count(count: str, max_age: object, hand_over_s: float | None) -> None:
+def _check_count(count: str, max_age: object, hand_over_s: float | None, groups: object) -> None:
     if count not in get_args(Counted):
         raise ConfigurationError(f"`count` must be one of {get_args(Counted)}, not {count!r}")
-    if count != "ready" and not (max_age is None and hand_over_s is None):
-        raise ConfigurationError(f"`max_age` and `hand_over` require count='ready', not {count!r}")
+    if count != "ready" and not (max_age is None and hand_over_s is None and groups is None):
+        raise ConfigurationError(f"`max_age`, `hand_over` and `groups` require count='ready', not {count!r}")

@@ -20,10 +20,11 @@ class RedisQueueTrigger(SensorTrigger):
     :param redis_queue_conn_id: connection of type ``redis_queue``
     :param end_task: end the task in the triggerer; otherwise a worker resumes it
     :param max_messages: report at most this many to the tasks downstream, if the trigger ends the task
+    :param groups: only messages of these groups count
     """
 
     async def _wait(self) -> BacklogReport:
         enough = Threshold(self.min_messages, self.max_age)
-        backlog = await wait_for_work(self.redis_queue_conn_id, self.redis_queue, self.log, enough)
+        backlog = await wait_for_work(self.redis_queue_conn_id, self.redis_queue, self.log, enough, self.groups)
         tell_fired("sensor", self.redis_queue, backlog)
         return report(self.redis_queue, backlog)

@@ -9,12 +9,12 @@ next event comes later each time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import timedelta
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rmq_airflow.batch import check_queue, check_seconds, threshold_of
+from rmq_airflow.batch import check_groups, check_queue, check_seconds, threshold_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import QueueTrigger, report, tell_fired, wait_for_ever
 from rmq_core.orchestrate import Threshold, repeat_after_s
@@ -35,6 +35,8 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     :param max_age: emit an event, too, when the oldest ready message has this age: seconds or timedelta
     :param repeat_interval: time between two events: seconds or timedelta
     :param redis_queue_conn_id: connection of type ``redis_queue``
+    :param groups: only messages of these groups count, in a queue that has groups; the run has to claim from the same
+        ones
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
         max_age: timedelta | float | None = None,
         repeat_interval: timedelta | float = 10.0,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        groups: Collection[str] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
         check_queue(redis_queue, None)
@@ -52,13 +55,15 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
         self.min_messages, self.max_age = threshold.min_messages, threshold.max_age_s
         self.repeat_interval = float(check_seconds("repeat_interval", repeat_interval, least=1) or 1)
         self.redis_queue_conn_id = redis_queue_conn_id
+        self.groups = check_groups(groups)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Emit events while there is work, as long as a DAG is scheduled on the asset."""
         enough = Threshold(self.min_messages, self.max_age)
         fence, in_vain, rests_until, clock = None, 0, 0.0, asyncio.get_running_loop().time
+        where = self.redis_queue_conn_id, self.redis_queue, self.log
         while True:
-            backlog = await wait_for_ever(self.redis_queue_conn_id, self.redis_queue, self.log, enough)
+            backlog = await wait_for_ever(*where, enough, self.groups)
             if backlog.fence != fence:
                 in_vain = 0
             if not in_vain or clock() >= rests_until:

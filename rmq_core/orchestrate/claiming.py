@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
@@ -80,15 +80,15 @@ def claim_as(
     on_settled: OnSettled = "next",
     named: str | None = None,
     sequential: bool = False,
+    groups: Collection[str] | None = None,
     check_settled: Callable[[LeaseAlreadySettled, SettledRecord], None] | None = None,
 ) -> Claimed:
     """Take over the lease of an earlier attempt; without one, claim.
 
     named: the lease id; None for the claimant's own. on_settled: applies when all messages under that name were acked:
     `next` claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled. check_settled: called once in that
-    case, before `on_settled` applies, with the error and the settled record; it may raise another error. sequential:
-    see `claim`. Raises
-    LeaseOwnedByOther when another owner has the lease.
+    case, before `on_settled` applies, with the error and the settled record; it may raise another error. sequential,
+    groups: see `claim`. Raises LeaseOwnedByOther when another owner has the lease.
     """
     settled_before = False
     for lease_id in names(named or claimant.lease_id):
@@ -97,8 +97,9 @@ def claim_as(
             refuse_foreign(claimant, lease_id, owner)
         try:
             taken = queue.claim(
-                max_messages=max_messages, lease=lease, lease_id=lease_id, owner=claimant.owner, sequential=sequential
-            )
+                max_messages=max_messages, lease=lease, lease_id=lease_id, owner=claimant.owner, sequential=sequential,
+                groups=groups,
+            )  # fmt: skip
         except LeaseAlreadySettled as settled:
             record = _record_of_ours(claimant, queue, lease_id)
             if record is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,7 +23,15 @@ from typing import Any, TypeVar
 import dagster as dg
 
 from rmq_core import Batch, ConfigurationError, Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue
-from rmq_core.orchestrate import OnSettled, Relation, Settleable, check_on_settled, claim_as, conclude
+from rmq_core.orchestrate import (
+    OnSettled,
+    Relation,
+    Settleable,
+    check_on_settled,
+    chosen_groups,
+    claim_as,
+    conclude,
+)
 from rmq_core.reports import LeaseInfo
 from rmq_dagster.names import console_link, page_of
 from rmq_dagster.runs import identity
@@ -40,6 +48,7 @@ def claim(
     max_messages: int,
     on_settled: OnSettled = "skip",
     sequential: bool = False,
+    groups: Collection[str] | None = None,
 ) -> Lease | None:
     """Take over the lease of an earlier attempt of this step, else claim new messages; None when nothing is ready.
 
@@ -59,6 +68,7 @@ def claim(
         max_messages=max_messages,
         on_settled=on_settled,
         sequential=sequential,
+        groups=groups,
         check_settled=lambda settled, _: _check_settled(context, queue, settled, on_settled),
     ).lease
     if lease is not None:
@@ -260,16 +270,20 @@ B = TypeVar("B", bound=ClaimedBatch)
 class Terms:
     """How many messages a step claims, and how it proceeds when all messages of its lease are acked already.
 
-    sequential: it settles each message before it begins the next, so that a kill is blamed on one message.
+    sequential: it settles each message before it begins the next, so that a kill is blamed on one message. groups: only
+    messages of these groups are claimed.
     """
 
     max_messages: int = 1000
     on_settled: OnSettled = "skip"
     sequential: bool = False
+    groups: Collection[str] | None = None
 
     def __post_init__(self) -> None:
         check_batch("max_messages", self.max_messages)
         check_on_settled(self.on_settled)
+        if self.groups is not None:
+            chosen_groups(self.groups)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ that a second delivery overwrites the first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -128,6 +128,7 @@ class Claim(TypedDict, total=False):
     owner: str | None
     lease: float | timedelta | None
     wait: float | timedelta
+    groups: Collection[str] | None
 
 
 @contextmanager

@@ -58,6 +58,7 @@ def test_an_empty_queue_defers_with_the_sensors_timeout_and_a_plain_trigger(
         "redis_queue_conn_id": "redis_queue_default",
         "end_task": True,
         "max_messages": None,
+        "groups": None,
     }
 
 

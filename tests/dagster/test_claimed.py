@@ -14,6 +14,7 @@ from dagster._core.execution.api import execute_run
 
 from rmq_core import ConfigurationError, Isolation, LeasedQueue
 from rmq_dagster import ClaimedBatch, RedisQueueResource
+from rmq_dagster.runs.claiming import Terms
 from rmq_dagster.runs.identity import CLAIMED, ISOLATED, QUEUE
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
@@ -113,6 +114,17 @@ def test_a_block_that_succeeds_acks_and_records_what_it_claimed(
     record = instance.get_run_by_id(result.run_id)
     assert record is not None
     assert record.tags[CLAIMED] == "2"
+
+
+def test_a_partition_may_be_a_group_of_messages(run: Run, queue: LeasedQueue, seen: list[list[Any]]) -> None:
+    queue.admin.configure(groups="exclusive")
+    for group in ("north", "south"):
+        queue.publish_many([f"{group} 1", f"{group} 2"], group=group)
+    assert run(lambda batch: seen.append(batch.payloads), groups=["north"]).success
+    assert seen == [["north 1", "north 2"]]
+    assert queue.stats().ready == 2
+    with pytest.raises(ConfigurationError, match="groups must be a list of names"):
+        Terms(groups="north")
 
 
 def test_a_claim_limited_by_isolation_is_reported_in_metadata_tag_and_log(

@@ -47,6 +47,18 @@ def test_the_application_owns_the_lease_of_a_batch_unless_another_owner_is_given
         assert (batch.lease.owner, other.lease.owner) == (f"spark:{application}", "me")
 
 
+def test_a_batch_of_some_groups_has_their_messages_alone(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    queue.admin.configure(groups="fair")
+    for number, group in enumerate("aab"):
+        queue.publish({"n": number}, group=group)
+    with claimed_batch(spark, redis_url, QUEUE, groups=["a"]) as batch:
+        assert numbers(batch.df) == [0, 1]
+        assert {row["group"] for row in batch.df.select("group").collect()} == {"a"}
+    assert queue.stats()[:3] == (1, 0, 0)
+
+
 def test_the_spans_of_a_traced_batch_link_to_its_publisher_and_to_its_claim(
     spark: SparkSession,
     redis_url: str,
