@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -242,6 +242,7 @@ class AsyncFacade(Connected[E], Awaited):
         wait: timedelta | float = 0,
         lease_id: str | None = None,
         owner: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> AsyncProcess:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
@@ -249,8 +250,9 @@ class AsyncFacade(Connected[E], Awaited):
         lease alone, too.
         """
         claim = functools.partial(
-            self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
-        )
+            self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner,
+            groups=groups,
+        )  # fmt: skip
         return AsyncProcess(functools.partial(self._process, claim, lease))
 
     @asynccontextmanager
@@ -283,6 +285,7 @@ class AsyncFacade(Connected[E], Awaited):
         retry_after: timedelta | float | None = None,
         owner: str | None = None,
         stop: Stop | None = None,
+        groups: Collection[str] | None = None,
     ) -> RunReport:
         """Claim and pass messages to `handler` until stopped; ack what it returns for, nack what it raises for.
 
@@ -290,7 +293,7 @@ class AsyncFacade(Connected[E], Awaited):
         """
         options = RunOptions(
             max_messages=max_messages, concurrency=concurrency, lease=lease, wait=wait, until_empty=until_empty,
-            retry_after=retry_after, owner=owner, stop=stop,
+            retry_after=retry_after, owner=owner, stop=stop, groups=groups,
         )  # fmt: skip
         return await AsyncRun(self, self._hold, handler, options).run()
 

@@ -6,7 +6,7 @@ anything is sent; no argument is silently ignored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -102,8 +102,9 @@ class Capabilities(NamedTuple):
     publish takes a deduplication key. dead_letters: messages that fail too often become dead letters. auto_reclaim: a
     claim reclaims expired messages, so no reaper is needed. partial_settle: messages of a lease can be settled one by
     one. batch: a lease may hold several messages. large_leases: a lease may hold more than 4,000. headers: messages
-    carry headers. payload: `any` is str, bytes, dict or list; `json` is dict or list; `dict` is dict alone; `id` is an
-    id, a str. order: in which order ready messages are claimed.
+    carry headers. groups: messages can wait in groups, with priorities, and be claimed by group. payload: `any` is str,
+    bytes, dict or list; `json` is dict or list; `dict` is dict alone; `id` is an id, a str. order: in which
+    order ready messages are claimed.
     """
 
     fenced: bool = False
@@ -117,6 +118,7 @@ class Capabilities(NamedTuple):
     batch: bool = False
     large_leases: bool = False
     headers: bool = False
+    groups: bool = False
     payload: Literal["any", "json", "dict", "id"] = "any"
     order: Literal["fifo", "rotation"] = "fifo"
 
@@ -140,6 +142,8 @@ class WorkQueue(Protocol):
         dedup_key: str | None = None,
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
+        group: str | None = None,
+        priority: int | None = None,
     ) -> Published:
         """Add a message."""
 
@@ -150,6 +154,8 @@ class WorkQueue(Protocol):
         dedup_key: Callable[[Any], str] | None = None,
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
+        group: str | None = None,
+        priority: int | None = None,
     ) -> PublishReport:
         """Add messages; `dedup_key` returns the key of each payload."""
 
@@ -161,6 +167,7 @@ class WorkQueue(Protocol):
         wait: timedelta | float = 0,
         lease_id: str | None = None,
         owner: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> Lease | None:
         """Claim messages; return None when there are none within `wait` seconds."""
 
@@ -200,6 +207,7 @@ class WorkQueue(Protocol):
         wait: timedelta | float = 0,
         lease_id: str | None = None,
         owner: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> AbstractContextManager[Batch]:
         """Claim messages for a `with` block; ack them when it ends, nack them when it raises."""
 
@@ -215,6 +223,7 @@ class WorkQueue(Protocol):
         retry_after: timedelta | float | None = None,
         owner: str | None = None,
         stop: Stop | None = None,
+        groups: Collection[str] | None = None,
     ) -> RunReport:
         """Claim messages for a handler until stopped; ack them when it returns, nack them when it raises."""
 
@@ -247,6 +256,8 @@ class AsyncWorkQueue(Protocol):
         dedup_key: str | None = None,
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
+        group: str | None = None,
+        priority: int | None = None,
     ) -> Published:
         """As WorkQueue.publish."""
 
@@ -257,6 +268,8 @@ class AsyncWorkQueue(Protocol):
         dedup_key: Callable[[Any], str] | None = None,
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
+        group: str | None = None,
+        priority: int | None = None,
     ) -> PublishReport:
         """As WorkQueue.publish_many."""
 
@@ -268,6 +281,7 @@ class AsyncWorkQueue(Protocol):
         wait: timedelta | float = 0,
         lease_id: str | None = None,
         owner: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> Lease | None:
         """As WorkQueue.claim."""
 
@@ -301,6 +315,7 @@ class AsyncWorkQueue(Protocol):
         wait: timedelta | float = 0,
         lease_id: str | None = None,
         owner: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> AbstractAsyncContextManager[AsyncBatch]:
         """As WorkQueue.process."""
 
@@ -316,6 +331,7 @@ class AsyncWorkQueue(Protocol):
         retry_after: timedelta | float | None = None,
         owner: str | None = None,
         stop: Stop | None = None,
+        groups: Collection[str] | None = None,
     ) -> RunReport:
         """As WorkQueue.run."""
 

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -320,6 +320,7 @@ class Facade(Connected[E], Blocking):
         wait: timedelta | float = 0,
         lease_id: str | None = None,
         owner: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> Process:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
@@ -330,8 +331,9 @@ class Facade(Connected[E], Blocking):
         Batch; it is not called when there is no work.
         """
         claim = functools.partial(
-            self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
-        )
+            self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner,
+            groups=groups,
+        )  # fmt: skip
         return Process(functools.partial(self._process, claim, lease))
 
     @contextmanager
@@ -362,6 +364,7 @@ class Facade(Connected[E], Blocking):
         retry_after: timedelta | float | None = None,
         owner: str | None = None,
         stop: Stop | None = None,
+        groups: Collection[str] | None = None,
     ) -> RunReport:
         """Claim and pass messages to `handler` until stopped; ack what it returns for, nack what it raises for.
 
@@ -369,7 +372,7 @@ class Facade(Connected[E], Blocking):
         messages it may settle one by one. An error is logged and is the reason of the nack; the queue's backoff
         applies, or `retry_after` (seconds or timedelta) replaces it. concurrency: how many threads work at once; one
         works in the calling thread. until_empty: return when no message was ready for `wait` (seconds or timedelta).
-        lease, owner: as for `claim`.
+        lease, owner, groups: as for `claim`.
 
         SIGINT and SIGTERM let the handlers finish, then `run` returns; a second signal releases their messages and
         raises KeyboardInterrupt. They are handled in the main thread only, and not if `stop`, such as a
@@ -378,7 +381,7 @@ class Facade(Connected[E], Blocking):
         """
         options = RunOptions(
             max_messages=max_messages, concurrency=concurrency, lease=lease, wait=wait, until_empty=until_empty,
-            retry_after=retry_after, owner=owner, stop=stop,
+            retry_after=retry_after, owner=owner, stop=stop, groups=groups,
         )  # fmt: skip
         return BlockingRun(self, self._hold, handler, options).run()
 

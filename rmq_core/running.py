@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -139,6 +139,7 @@ class RunOptions:
     retry_after: timedelta | float | None = None
     owner: str | None = None
     stop: Stop | None = None
+    groups: Collection[str] | None = None
     idle_s: float = field(init=False)
     """For how long no message may be ready before a worker ends."""
 
@@ -212,7 +213,13 @@ class Run(ABC):
     async def _turn(self, wait_s: float) -> bool:
         """Wait for messages and work on them. Return whether there were any."""
         options = self.options
-        terms = {"max_messages": options.max_messages or 1, "lease": options.lease, "owner": options.owner}
+        terms: dict[str, Any] = {
+            "max_messages": options.max_messages or 1,
+            "lease": options.lease,
+            "owner": options.owner,
+        }
+        if options.groups is not None:
+            terms["groups"] = options.groups
         try:
             lease = await self.call(self.queue.claim, wait=wait_s, **terms)
             if lease is not None:

@@ -162,8 +162,10 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         check_discipline(queue)
         asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
-        if queue.discipline != "leased" and (self.group, self.priority, self.expires) != (None, None, None):
-            raise Unsupported(queue.discipline, "groups, priorities and messages that expire", ("leased",))
+        if (self.group, self.priority) != (None, None):
+            require(queue, type(self).__name__, "groups")
+        if queue.discipline != "leased" and self.expires is not None:
+            raise Unsupported(queue.discipline, "messages that expire", ("leased",))
 
     def _publish(
         self, hook: RedisQueueHook, name: str, chunks: Iterable[list[Any]], context: Context, total: PublishedReport

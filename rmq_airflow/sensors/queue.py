@@ -178,8 +178,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         if self.max_age is not None and queue.capabilities.order != "fifo":
             what = f"age of its messages (needed by {component} with max_age)"
             raise Unsupported(queue.discipline, what, ("leased",))
-        if self.groups is not None and not isinstance(queue, LeasedQueue):
-            raise Unsupported(queue.discipline, f"groups (needed by {component} with groups)", ("leased",))
+        if self.groups is not None:
+            require(queue, f"{component} with groups", "groups")
         return queue
 
     def _poke_and_claim(self, context: Context) -> PokeReturnValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from rmq_core.jobs.inspecting import fetch
 from rmq_core.jobs.reclaiming import reclaim, reclaim_all
 from rmq_core.jobs.state import GROUP, JobsEngine, check_text, grouped, refused
 from rmq_core.kernel.keys import check_name
+from rmq_core.kernel.publishing import refuse_groups
 from rmq_core.kernel.settling import lost
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds, whole
@@ -41,12 +43,14 @@ def claim(
     wait: timedelta | float = 0,
     lease_id: str | None = None,
     owner: str | None = None,
+    groups: Collection[str] | None = None,
 ) -> Exchange[Lease | None]:
     """Take the oldest ready jobs under a lease; return None when there are none within `wait`.
 
     lease, wait: seconds or timedelta. A lease that exists under `lease_id` is taken over: its jobs get a new token, its
     former holder is fenced off, one more attempt is counted. Raises LeaseAlreadySettled when that id was acked whole.
     """
+    refuse_groups("jobs", groups)
     wait_ms, until = milliseconds("wait", wait), 0
     request = _request(engine, max_messages, lease, lease_id, owner)
     while True:

@@ -17,7 +17,7 @@ from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.job import Job, check_id, encode_data, encode_options, plain_headers
 from rmq_core.jobs.state import JobsEngine, prepare, refused
-from rmq_core.kernel.publishing import publish_chunks
+from rmq_core.kernel.publishing import publish_chunks, refuse_groups
 from rmq_core.policy import Backoff, delay_in_ms, milliseconds
 from rmq_core.reports import Published, PublishReport
 
@@ -112,8 +112,11 @@ def publish(
     dedup_key: DedupKey | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[Published]:
     """Add a message, which is a job without a name. Skip it if its `dedup_key` was published within `unique_ttl`."""
+    refuse_groups("jobs", group, priority)
     entry = _message(engine, payload, dedup_key, delay, plain_headers(headers))
     if not engine.prepared:
         yield from prepare(engine)
@@ -128,11 +131,14 @@ def publish_many(
     dedup_key: Callable[[Any], str] | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[PublishReport]:
     """Add messages, in order, in chunks of up to 1,000 messages and 4 MiB.
 
     Stops at the first chunk that is refused and raises; `report` of the error states what was accepted before it.
     """
+    refuse_groups("jobs", group, priority)
     if dedup_key is not None and not callable(dedup_key):
         raise PayloadError("dedup_key must be a callable for publish_many: one key would make all but one a duplicate")
     extra = plain_headers(headers)

@@ -20,6 +20,12 @@ def refuse(discipline: str, **asked: object) -> None:
             raise lacking(discipline, capability)
 
 
+def refuse_groups(discipline: str, *asked: object) -> None:
+    """Raise Unsupported if a group, a priority, or groups to claim from are requested."""
+    if any(each is not None for each in asked):
+        raise lacking(discipline, "groups", "groups and priorities")
+
+
 def publish_chunks(chunks: Iterable[T], push: Callable[[T], Exchange[Sequence[str | None]]]) -> Exchange[PublishReport]:
     """Push one chunk after the other; `push` returns the id of each message, None for a duplicate.
 

@@ -31,7 +31,7 @@ from rmq_core.protocol import Capabilities
 DISCIPLINE = "leased"
 CAPABILITIES = Capabilities(
     fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
-    partial_settle=True, batch=True, large_leases=True, headers=True,
+    partial_settle=True, batch=True, large_leases=True, headers=True, groups=True,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFail
 from rmq_core.exchange import Call, Exchange, Sleep, Wait
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
+from rmq_core.kernel.publishing import refuse_groups
 from rmq_core.kernel.registry import ready
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, whole
@@ -37,6 +39,7 @@ def claim(
     wait: timedelta | float = 0,
     lease_id: str | None = None,
     owner: str | None = None,
+    groups: Collection[str] | None = None,
 ) -> Exchange[Lease | None]:
     """Move the oldest messages to the worker's processing list; return None when there are none within `wait`.
 
@@ -44,6 +47,7 @@ def claim(
     long (seconds or timedelta) a reaper must not requeue them; None is the reaper's own timeout. owner: the worker
     whose list holds them; None is this queue's own worker.
     """
+    refuse_groups(DISCIPLINE, groups)
     if lease_id is not None:
         raise lacking(DISCIPLINE, "takeover", "lease_id")
     if whole("max_messages", max_messages, minimum=1) > LARGE:

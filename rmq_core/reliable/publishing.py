@@ -13,7 +13,7 @@ from rmq_core.envelope.payloads import encode_headers, encode_payload
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.publishing import publish_chunks, refuse
+from rmq_core.kernel.publishing import publish_chunks, refuse, refuse_groups
 from rmq_core.kernel.registry import ready
 from rmq_core.reliable.state import DISCIPLINE, ReliableEngine
 from rmq_core.reports import Published, PublishReport
@@ -26,9 +26,12 @@ def publish(
     dedup_key: str | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[Published]:
     """Add a message. Raises PayloadError when it cannot be stored, Unsupported for `dedup_key` and `delay`."""
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
+    refuse_groups(DISCIPLINE, group, priority)
     entry = _entry(engine, payload, encode_headers(headers))
     yield from ready(engine, DISCIPLINE)
     (message_id,) = yield from _push(engine, [entry])
@@ -42,12 +45,15 @@ def publish_many(
     dedup_key: Callable[[Any], str] | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[PublishReport]:
     """Add many messages, in order, in chunks of up to 1,000 messages and 4 MiB. Takes any iterable, of any length.
 
     Stops at the first refused chunk and raises; `report` of the error states what was accepted before.
     """
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
+    refuse_groups(DISCIPLINE, group, priority)
     extra = encode_headers(headers)
     yield from ready(engine, DISCIPLINE)
     entries = each(lambda payload: _entry(engine, payload, extra), payloads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Exchange, Wait
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
+from rmq_core.kernel.publishing import refuse_groups
 from rmq_core.kernel.registry import ready
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, whole
@@ -40,12 +42,14 @@ def claim(
     wait: timedelta | float = 0,
     lease_id: str | None = None,
     owner: str | None = None,
+    groups: Collection[str] | None = None,
 ) -> Exchange[Lease | None]:
     """Pop up to `max_messages` ids, at most 1,000 at once; return None when there are none within `wait`.
 
     They are held for the timeout of the queue's config. Raises Unsupported for a `lease` of another length, for a
     `lease_id` and for more than 4,000 messages. owner: only recorded in the lease.
     """
+    refuse_groups(DISCIPLINE, groups)
     if lease_id is not None:
         raise lacking(DISCIPLINE, "takeover", "lease_id")
     if lease is not None:

@@ -11,7 +11,7 @@ from rmq_core.envelope.codec import Payload, chunks, each
 from rmq_core.errors import PayloadError, ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.publishing import publish_chunks, refuse
+from rmq_core.kernel.publishing import publish_chunks, refuse, refuse_groups
 from rmq_core.kernel.registry import ready
 from rmq_core.reports import Published, PublishReport
 from rmq_core.rotation.state import DISCIPLINE, RotationEngine, id_bytes, id_text, new_entry
@@ -31,9 +31,12 @@ def publish(
     dedup_key: str | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[Published]:
     """Add an id, as `push` does. Raises Unsupported for the other arguments, which a list of ids cannot store."""
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay, headers=headers)
+    refuse_groups(DISCIPLINE, group, priority)
     data = _id(engine, payload)
     yield from ready(engine, DISCIPLINE)
     (found,) = yield from _push(engine, [data])
@@ -47,12 +50,15 @@ def publish_many(
     dedup_key: Callable[[Any], str] | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[PublishReport]:
     """Add many ids, in order, in chunks of up to 1,000. Takes any iterable, of any length.
 
     Stops at the first refused chunk and raises; `report` of the error says what was accepted before.
     """
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay, headers=headers)
+    refuse_groups(DISCIPLINE, group, priority)
     yield from ready(engine, DISCIPLINE)
     found = each(lambda payload: _id(engine, payload), payloads)
     return (yield from publish_chunks(chunks(found, len), partial(_push, engine)))

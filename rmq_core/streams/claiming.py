@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange, Pipeline, Wait
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
+from rmq_core.kernel.publishing import refuse_groups
 from rmq_core.kernel.settling import lost, open_places
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds, moment, whole
@@ -32,6 +33,7 @@ def claim(
     wait: timedelta | float = 0,
     lease_id: str | None = None,
     owner: str | None = None,
+    groups: Collection[str] | None = None,
 ) -> Exchange[Lease | None]:
     """Take the oldest new messages under a lease, or stale ones when none is new. Return None when `wait` is over.
 
@@ -39,6 +41,7 @@ def claim(
     group may take messages that are idle for longer. Raises Unsupported for a longer lease, for a `lease_id`, and for
     more than 4,000 messages, QueueError if the group is gone.
     """
+    refuse_groups("streams", groups)
     whole("max_messages", max_messages, minimum=1)
     if lease_id is not None:
         raise lacking("streams", "takeover", "leases under an id that the caller chose")

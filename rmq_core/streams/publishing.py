@@ -12,7 +12,7 @@ from rmq_core.errors import ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.publishing import publish_chunks, refuse
+from rmq_core.kernel.publishing import publish_chunks, refuse, refuse_groups
 from rmq_core.kernel.registry import ready
 from rmq_core.reports import Published, PublishReport
 from rmq_core.streams.native import start
@@ -26,9 +26,12 @@ def publish(
     dedup_key: str | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[Published]:
     """Add a message, a dict. Raises Unsupported for a deduplication key, delay or headers: an entry has none."""
     refuse("streams", dedup=dedup_key, delay=delay, headers=headers)
+    refuse_groups("streams", group, priority)
     data = encode(payload)
     yield from begin(engine)
     ids = yield from _add(engine, [data])
@@ -42,12 +45,15 @@ def publish_many(
     dedup_key: Callable[[Any], str] | None = None,
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
+    group: str | None = None,
+    priority: int | None = None,
 ) -> Exchange[PublishReport]:
     """Add messages, dicts, in order, in chunks of up to 1,000 messages and 4 MiB.
 
     Raises at the first chunk that is refused; `report` of the error lists the messages accepted before it.
     """
     refuse("streams", dedup=dedup_key, delay=delay, headers=headers)
+    refuse_groups("streams", group, priority)
     yield from begin(engine)
     return (yield from publish_chunks(chunks(each(encode, payloads), len), partial(_add, engine)))
 

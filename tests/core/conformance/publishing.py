@@ -107,6 +107,25 @@ def a_delayed_message_is_claimed_when_it_is_due_and_not_before(subject: Subject)
 
 
 @promise_of(
+    "groups",
+    refused(
+        lambda queue, _: queue.publish(queue.admin.peek()[0].payload, group="a"),
+        lambda queue, _: queue.publish(queue.admin.peek()[0].payload, priority=5),
+        lambda queue, _: queue.publish_many([queue.admin.peek()[0].payload], group="a", priority=0),
+        lambda queue, _: queue.claim(groups=["a"]),
+    ),
+)
+def a_claim_gets_the_messages_of_some_groups(subject: Subject) -> None:
+    subject.queue.admin.configure(groups="fair")
+    subject.queue.publish(subject.payload(1), group="a")
+    subject.queue.publish_many(subject.payloads(2, 3), group="b", priority=5)
+    lease = subject.queue.claim(max_messages=5, groups=["b"])
+    assert [message.payload for message in lease.messages] == subject.payloads(2, 3)
+    assert subject.queue.ack(lease).settled == 2
+    assert subject.drain() == subject.payloads(1)
+
+
+@promise_of(
     "dedup",
     refused(
         lambda queue, _: queue.publish(queue.admin.peek()[0].payload, dedup_key="k"),

@@ -26,6 +26,7 @@ from tests.core.leases import (
     drain,
     eventually,
     expire,
+    handler_of,
     key,
     lose_answer,
     payloads,
@@ -62,6 +63,18 @@ def test_two_consumers_of_different_groups_and_one_of_all_share_a_queue(world: W
     assert sorted(payloads(both.messages)) == ["gold3", "lead1", "lead2", "lead3"]
     assert sorted(both.groups) == ["gold", "lead"]
     assert queue.stats()[:2] == (0, 0)
+
+
+def test_a_block_and_a_run_work_on_the_messages_of_their_groups(world: World) -> None:
+    queue = a_queue(world)
+    for group in "ab":
+        queue.publish_many([f"{group}{number}" for number in range(3)], group=group)
+    with queue.process(max_messages=2, groups=["b"]) as batch:
+        assert payloads(batch) == ["b0", "b1"]
+    found: list[Any] = []
+    report = queue.run(handler_of(world.flavour, found.append), until_empty=True, groups=["b"])
+    assert (payloads(found), report.handled) == (["b2"], 1)
+    assert queue.stats().ready == 3
 
 
 def test_priorities_weights_and_turns_hold_within_the_groups_of_a_claim(world: World) -> None:
