@@ -9,9 +9,10 @@ from typing import Any
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, Overflow, RedisMessageQueue, exponential
 from rmq_core.admin import history as recording
 from rmq_core.kernel.base import tools_of
-from rmq_core.leased import claiming, inspecting, publishing, reclaiming, settling
+from rmq_core.leased import claiming, grouping, inspecting, publishing, reclaiming, settling
 from rmq_core.observe.history import acting_as
 from rmq_core.observe.tally import lines_of
+from rmq_core.policy import Groups
 from rmq_core.redis_message_queue import exchanges
 from tests.core.stored.deterministic import begin
 
@@ -285,7 +286,42 @@ def only(call: Any) -> Any:
     yield call
 
 
+def grouped_exclusive(url: str, client: Any) -> None:
+    """One lease for each group: one is held, one rests after a failure, one can be claimed; one message is delayed."""
+    with queue(url) as q:
+        q.admin.configure(groups='exclusive {"gold": 5, "ż": 0.5}')
+        for name in ("gold", "ż", "lead"):
+            q.publish_many([NewMessage(f"{name}{n}", id=f"{name}{n}", group=name) for n in range(3)], headers=HEADERS)
+        q.publish_many([NewMessage("alone", id="alone"), NewMessage("due", id="due", delay=HOUR_S, group="lead")])
+        first, second = q.claim(max_messages=2, groups=["gold"], lease_id="job"), q.claim(groups=["ż"])
+        q.nack(second, delay=HOUR_S, reason="it broke")
+        q.ack(first, [first.messages[0]])
+
+
+def grouped_fair(url: str, client: Any) -> None:
+    """Any number of leases for each group: priorities, and isolated messages beside others of their group."""
+    with queue(url) as q:
+        q.admin.configure(groups="fair")
+        q.publish_many([NewMessage(f"together{n}", id=f"together{n}", group="a") for n in range(4)])
+        for _ in range(2):
+            q.nack(q.claim(max_messages=4), reason="all of it")
+        q.publish_many([NewMessage(f"b{n}", id=f"b{n}", group="b", priority=n) for n in range(2)])
+        q.publish_many([NewMessage("after", id="after", group="a"), NewMessage("none", id="none")])
+        q.claim(groups=["b"])
+
+
+def grouped_later(url: str, client: Any) -> None:
+    """A queue that got a limit while leases were held, and messages that are on their way to their groups."""
+    with queue(url) as q:
+        q.publish_many([NewMessage(f"m{n}", id=f"m{n}", group="a") for n in range(3)])
+        q.claim(lease_id="before")
+        begin(q, grouping.set_groups(q._engine, Groups(2)), 2)
+
+
 SCENES = {
+    "grouped_exclusive": grouped_exclusive,
+    "grouped_fair": grouped_fair,
+    "grouped_later": grouped_later,
     "leased_messages": messages,
     "leased_failures": failures,
     "leased_edited": edited,

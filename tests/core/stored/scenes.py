@@ -12,12 +12,13 @@ from tests.core.stored.deterministic import fix_ids
 from tests.core.stored.golden import dump, now_ms
 
 FOLDER = Path(__file__).parent / "format1"
+GROUPED = FOLDER.with_name("format2")
 SCENES = leased_scenes.SCENES | other_scenes.SCENES
 
 
 def path_of(name: str) -> Path:
     """Return the path of the golden file of a scene."""
-    return FOLDER / f"{name}.txt"
+    return (GROUPED if name.startswith("grouped_") else FOLDER) / f"{name}.txt"
 
 
 def golden(name: str) -> str:

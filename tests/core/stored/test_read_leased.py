@@ -225,7 +225,7 @@ def _go_on(world: World, queue: Any, name: str, lease: Lease) -> None:
     elif name in ("leased_reclaiming", "leased_overdue"):
         queue.backlog()
     else:
-        exchange = _fill(engine_of(queue), lease, 4005)
+        exchange = _fill(engine_of(queue), lease, 4005, {})
         driver = driver_of(queue)
         loop = getattr(world, "loop", None)
         full = loop.call(driver.run, exchange) if loop else driver.run(exchange)

@@ -1,4 +1,4 @@
-"""This version writes format 1, byte for byte: the golden files say what that is."""
+"""This version writes formats 1 and 2, byte for byte: the golden files say what they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.core.stored.golden import dump, load, now_ms
-from tests.core.stored.scenes import FOLDER, SCENES, golden, played
+from tests.core.stored.scenes import FOLDER, GROUPED, SCENES, golden, path_of, played
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -23,4 +23,5 @@ def test_a_golden_file_loads_as_it_is_written(redis_client: Any, name: str) -> N
 
 
 def test_every_golden_file_has_its_scene() -> None:
-    assert {path.stem for path in FOLDER.glob("*.txt")} == set(SCENES)
+    found = {path for folder in (FOLDER, GROUPED) for path in folder.glob("*.txt")}
+    assert found == {path_of(name) for name in SCENES}
