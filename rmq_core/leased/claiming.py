@@ -458,8 +458,8 @@ def _remember(engine: LeasedEngine, request: LeaseRequest) -> None:
 
 def ungrouped(engine: LeasedEngine) -> errors.ConfigurationError:
     return errors.ConfigurationError(
-        f"the messages of queue {engine.name!r} do not wait in groups, so `groups` must be None; give the queue groups"
-        f" with queue.admin.configure(groups='fair'), or `rmq configure {engine.name} groups=fair`"
+        f"groups must be None: queue {engine.name!r} lets nobody choose groups, because it has none, or a rate. It needs"
+        " queue.admin.configure(groups='fair', reset=['rate', 'group_rate'])"
     )
 
 
