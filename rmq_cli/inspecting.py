@@ -1,4 +1,4 @@
-"""Commands that change nothing: stats, peek, leases, groups, queues list, why, top."""
+"""Commands that change nothing: stats, peek, leases, groups, publications, queues list, why, top."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from itertools import islice
@@ -20,16 +20,17 @@ from rich.text import Text
 
 from rmq_cli import records
 from rmq_cli.doctor_checks import why_paused
-from rmq_cli.opening import LOCAL, At, Count, Json, Queue, Queues, Registered, Server, Url, connected, option
+from rmq_cli.opening import LOCAL, At, Count, Json, Queue, Queues, Registered, Server, Url, argument, connected, option
 from rmq_cli.output import Exit, Keyboard, ago, complain, console, emit, note, plain, say, show, table
 from rmq_cli.records import held_leases, held_otherwise
 from rmq_core.admin.verbs import can, lacking_verb
 from rmq_core.envelope.codec import Message
-from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
+from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.observe.history import Step, Timeline
+from rmq_core.policy import of_text
 from rmq_core.protocol import WorkQueue
-from rmq_core.reports import QueueStats
+from rmq_core.reports import Publication, QueueStats
 
 _LEASES, _SLICE = 1000, 100
 
@@ -181,6 +182,51 @@ def groups(queue: Queue, *, count: Count = 20, at: At) -> None:
             emit(records.group_record(queue, group))
         return
     show(records.GROUPS, map(records.group_row, found), f"no messages of {queue} wait in groups")
+
+
+_Publication = Annotated[str, argument(help="The name that publishers gave.", metavar="NAME")]
+_WaitForEnd = Annotated[
+    str | None,
+    option("--wait", help="How long to wait for its end, such as 10m; then the exit code is 1.", metavar="TIME"),
+]
+
+
+def publication(queue: Queue, name: _Publication, *, wait: _WaitForEnd = None, at: At) -> None:
+    """Show how many messages of a publication wait, are leased, acked and dead, and whether all of them are done."""
+    with at.queue(queue) as opened:
+        if not can(opened, "publications"):
+            raise lacking_verb(opened.discipline, "publications")
+        read: Any = opened
+        found = read.publication(name, wait=0 if wait is None else _duration(wait))
+    _show_publications(queue, [found], as_json=at.as_json)
+    if wait is not None and not found.done:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _duration(text: str) -> timedelta | float:
+    if isinstance(given := of_text(text), timedelta):
+        return given
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigurationError(f"--wait: write seconds, or a duration as 10m, not {text!r}") from None
+
+
+def publications(queue: Queue, *, count: Count = 20, at: At) -> None:
+    """Show the publications that have not ended, then those that ended last."""
+    with at.queue(queue) as opened:
+        if not can(opened, "publications"):
+            raise lacking_verb(opened.discipline, "publications")
+        found = opened.admin.publications(count)
+    _show_publications(queue, found, as_json=at.as_json)
+
+
+def _show_publications(queue: str, found: Sequence[Publication], *, as_json: bool) -> None:
+    if as_json:
+        for each in found:
+            emit(records.publication_record(queue, each))
+        return
+    show(records.PUBLICATIONS, map(records.publication_row, found), f"{queue} has no publications")
 
 
 def list_(*, url: Url = LOCAL, as_json: Json = False) -> None:

@@ -43,6 +43,10 @@ _Expires = Annotated[
         metavar="TIME",
     ),
 ]
+_Publication = Annotated[
+    str | None,
+    option("--publication", help="What the messages are a part of: `rmq publication` tells when all of that is done."),
+]
 
 
 def publish(
@@ -56,6 +60,7 @@ def publish(
     header: _Headers = None,
     group: _Group = None,
     priority: _Priority = None,
+    publication: _Publication = None,
     expires: _Expires = None,
     at: At,
 ) -> None:
@@ -65,7 +70,7 @@ def publish(
     key_of = _key(dedup_key, payload or ())
     with at.queue(queue, new=True) as opened:
         kind = opened.discipline
-        wanted = {"group": group, "priority": priority, "expires": _time(expires)}
+        wanted = {"group": group, "priority": priority, "publication": publication, "expires": _time(expires)}
         turn = {name: given for name, given in wanted.items() if given is not None}
         if turn and kind != DEFAULT:
             raise Unsupported(kind, " and ".join(turn), (DEFAULT,))

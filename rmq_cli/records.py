@@ -12,7 +12,7 @@ from rmq_core.admin.verbs import can
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, message_of, plain_fields
 from rmq_core.errors import MalformedMessage, UnknownPayloadKind
 from rmq_core.kernel.base import tools_of
-from rmq_core.reports import GroupStats, LeaseInfo, PublishReport, QueueStats, ReasonGroup
+from rmq_core.reports import GroupStats, LeaseInfo, Publication, PublishReport, QueueStats, ReasonGroup
 
 _READ = 10_000
 
@@ -73,6 +73,7 @@ LEASES = (
     "lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated", "first message",
 )  # fmt: skip
 HOLDERS = ("owner", "messages", "first message")
+PUBLICATIONS = ("publication", "messages", "waiting", "leased", "acked", "dead", "removed", "publishers", "ended (UTC)")
 GROUPS = ("group", "priority", "waiting", "leases", "can be claimed", "isolated")
 
 
@@ -165,6 +166,15 @@ def group_row(group: GroupStats) -> tuple[object, ...]:
         ready,
         "yes" if group.isolated else None,
     )
+
+
+def publication_record(queue: str, found: Publication) -> dict[str, Any]:
+    ended = found.ended.isoformat() if found.ended else None
+    return {"queue": queue, **found._asdict(), "ended": ended}
+
+
+def publication_row(found: Publication) -> tuple[object, ...]:
+    return (*found[:-1], f"{found.ended:%Y-%m-%d %H:%M:%S}" if found.ended else None)
 
 
 def holder_record(queue: str, holder: MessageHolder) -> dict[str, Any]:

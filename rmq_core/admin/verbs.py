@@ -183,6 +183,7 @@ OTHERS = {
     "leases": "list of leases",
     "marks": "history",
     "peek": "peek",
+    "publications": "publications",
     "remembered": "way to look up a deduplication key",
     "search": "search",
     "settings": "settings that are stored with it",

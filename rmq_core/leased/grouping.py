@@ -15,6 +15,7 @@ from rmq_core.exchange import Command, Exchange, number_after, text_of
 from rmq_core.exchange.scripts import format_key, script
 from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
+from rmq_core.leased.inspecting import server_time
 from rmq_core.leased.publishing import PEACE_MS, PUBLICATION, finish
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import Groups, Rate, moment, policy_text, whole
@@ -41,6 +42,29 @@ def groups(engine: LeasedEngine, count: int = 20) -> Exchange[list[GroupStats]]:
         return []
     times = yield script("leased/resting", engine.keys, names=[name for name, _ in found])
     return [_group(name, record, text_of(at)) for (name, record), at in zip(found, times, strict=bool(times))]
+
+
+def publications(engine: LeasedEngine, count: int = 20) -> Exchange[list[Publication]]:
+    """Return at most `count` publications: those that have not ended, with the most messages to do first, then others.
+
+    Of the others, the newest ended come first. [] for a queue that counts none. Of more than 100,000, it looks through
+    about so many.
+    """
+    most, found, cursor = whole("count", count, minimum=1), list[Publication](), 0
+    now_ms = int((yield from server_time(engine)).timestamp() * 1000)
+    for _ in range(_SCANS):
+        cursor, page = yield Command(("HSCAN", engine.keys.publications, cursor, "COUNT", _A_PAGE))
+        found += [Publication.of(name, stored, now_ms) for name, stored in _pairs(page).items()]
+        found = sorted(found, key=_order)[:most]
+        if int(cursor) == 0:
+            break
+    return found
+
+
+def _order(each: Publication) -> tuple[float, int, str]:
+    """Sort by the end, the newest first, after those without."""
+    ended_s = each.ended.timestamp() if each.ended else float("inf")
+    return -ended_s, -each.waiting - each.leased, each.name
 
 
 def _pairs(reply: Any) -> dict[str, str]:

@@ -94,6 +94,7 @@ class LeasedAdmin(Recorded, Configured, Admin[LeasedEngine, W]):
     release_lease = Method(managing.release_lease)
     leases = Method(inspecting.leases)
     groups = Method(grouping.groups)
+    publications = Method(grouping.publications)
     peek = Method(inspecting.peek)
     dead_letters = Method(inspecting.dead_letters)
     browse = Method(inspecting.browse)

@@ -122,3 +122,18 @@ def test_what_only_leased_queues_do_works_with_exactly_the_documented_permission
     queue.admin.remembered("key")
     queue.lease_info("job")
     assert denied(world.client) == []
+
+
+def test_publications_are_counted_with_exactly_the_documented_permissions(world: World, tenant: str) -> None:
+    grant(world.client, "leased", "orders")
+    queue = world.queue("orders", settings=tenant)
+    queue.admin.configure(groups="fair")
+    for name in ("one", "two"):
+        queue.publish_many(["a", "b"], publication=name)
+    lease = queue.claim()
+    queue.ack(lease, [lease.message])
+    assert not queue.publication("one", wait=0.001).done
+    assert len(queue.admin.publications()) == 2
+    queue.admin.purge("ready")
+    queue.admin.configure(reset="groups")
+    assert denied(world.client) == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,28 @@ def test_a_message_is_published_to_a_group_with_a_priority(rmq: Rmq) -> None:
     refused = rmq("publish", "other", "x", "--group", "a", "--discipline", "streams")
     assert refused.code != 0
     assert "the discipline 'streams' has no group" in refused.err
+
+
+def test_a_publication_is_counted_until_its_end(rmq: Rmq) -> None:
+    refused = rmq("publish", "q", "a", "--publication", "report")
+    assert refused.code == 2
+    assert "has no groups" in refused.err
+    rmq("configure", "q", "groups=fair", "-d", "leased")
+    assert "no publications" in rmq("publications", "q").out
+    assert rmq("publish", "q", "a", "b", "--publication", "report").code == 0
+    late = rmq("publication", "q", "report", "--wait", "0.1")
+    assert late.code == 1
+    assert "report" in late.out
+    assert rmq("publication", "q", "report").code == 0
+    rmq("consume", "q", "--max", "1")
+    (record,) = rmq("publications", "q", "--json").records
+    assert (record["name"], record["messages"], record["waiting"], record["acked"]) == ("report", 2, 1, 1)
+    assert record["ended"] is None
+    rmq("consume", "q")
+    ended = rmq("publication", "q", "report", "--wait", "1m", "--json")
+    assert (ended.code, ended.records[0]["acked"], ended.records[0]["dead"]) == (0, 2, 0)
+    assert ended.records[0]["ended"][:10] == str(datetime.now(UTC))[:10]
+    rmq("publish", "jobs", "x", "-d", "jobs")
+    assert "has no publications" in rmq("publications", "jobs").err
+    assert rmq("publication", "jobs", "report").code == 2
+    assert "--wait: write seconds, or a duration as 10m" in rmq("publication", "q", "report", "--wait", "long").err

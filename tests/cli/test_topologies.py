@@ -108,6 +108,7 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     walk("run-now", queue, *walk.ids("peek", "--state", "delayed"))
     held(queue, 2)
     walk("groups", queue)
+    walk("publications", queue)
     leases = walk.ids("leases")
     assert len(leases) == 2
     walk("release", queue, leases[0])
@@ -125,6 +126,8 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     walk("dlq edit", queue, letters[0], "better", "-y")
     walk("dlq redrive", queue, "--max", "1")
     walk("dlq purge", queue, "-y")
+    walk("configure", queue, "groups=fair")
+    walk("publication", queue, "report")
     walk("journal export", queue, "--to", str(tmp_path / "journal.jsonl"))
     walk("run", "builtins:print", "--queue", queue, "--until-empty")
     walk("queues forget", queue)

@@ -99,6 +99,7 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "promote": lambda s: s.queue.promote(),
     "publish": lambda s: s.queue.publish(s.payload()),
     "publish_many": lambda s: s.queue.publish_many([s.payload(), s.payload(101)]),
+    "publications": lambda s: s.queue.admin.publications(),
     "publication": lambda s: counted(s.queue).publication("p"),
     "open_publication": lambda s: counted(s.queue).open_publication("p"),
     "close_publication": lambda s: counted(s.queue).close_publication("p"),

@@ -318,3 +318,29 @@ def test_bounded_queues_count_what_they_accept(world: World) -> None:
         queue.publish_many([NewMessage(str(number), delay=number % 2 and 60) for number in range(9)], publication=NAME)
     stats = queue.stats()
     assert queue.publication(NAME).waiting == stats.ready + stats.delayed <= 5
+
+
+def test_publications_are_listed_those_in_work_first(world: World) -> None:
+    assert world.queue("plain").admin.publications() == []
+    queue, consumer = counting(world), world.queue()
+    long_ago = int(time.time() * 1000) - 86_400_000
+    for number in range(5):
+        queue.publish_many(["x"], publication=f"ended {number}")
+        drain(consumer)
+        record = world.client.hget(key("publications"), f"ended {number}").rpartition(b" ")[0]
+        world.client.hset(key("publications"), f"ended {number}", record + b" %d" % (long_ago + number))
+    queue.open_publication("open")
+    queue.publish_many(["x"] * 2, publication="small")
+    queue.publish_many(["x"] * 3, publication="large")
+    held = queue.claim(max_messages=4)
+    found = queue.admin.publications()
+    assert [each.name for each in found] == ["large", "small", "open", *(f"ended {n}" for n in (4, 3, 2, 1, 0))]
+    assert found == [queue.publication(each.name) for each in found]
+    assert queue.admin.publications(4) == found[:4]
+    queue.ack(held)
+    drain(queue)
+    assert queue.admin.publications(1)[0].name == "open"
+    record = world.client.hget(key("publications"), "open").split()
+    world.client.hset(key("publications"), "open", b" ".join([*record[:6], b"%d" % (long_ago - 1), record[7]]))
+    names = [each.name for each in queue.admin.publications()]
+    assert names[-1] == "open", "its publisher was gone by then"

@@ -134,6 +134,7 @@ CASES: dict[str, Case] = {
     "mark": (lambda _: None, lambda queue, _: queue.admin.mark("deployed")),
     "configure": (lambda _: None, lambda queue, _: queue.admin.configure(max_deliveries=5)),
     "groups": (lambda _: None, lambda queue, _: queue.admin.groups()),
+    "publications": (counted, lambda queue, _: queue.admin.publications()),
     "settings": (lambda _: None, lambda queue, _: queue.admin.settings()),
     "extend_all": (held, lambda queue, lease: queue.extend_all([(lease, None)])),
     "close": (lambda _: None, lambda queue, _: queue.close()),
@@ -142,8 +143,8 @@ CASES: dict[str, Case] = {
 
 TRIPS = dict.fromkeys(CASES, 1) | {
     "cancel": 2, "close": 0, "configure": 3, "discard": 2, "leases": 2, "messages": 0, "publish_many": 2,
-    "publish_staged": 5, "edit": 2, "redrive_some": 2, "release_lease": 2, "run": 2, "run_now": 2, "search": 2,
-    "stage": 2, "stats": 2, "why": 5,
+    "publish_staged": 5, "publications": 2, "edit": 2, "redrive_some": 2, "release_lease": 2, "run": 2, "run_now": 2,
+    "search": 2, "stage": 2, "stats": 2, "why": 5,
 }  # fmt: skip
 
 
