@@ -242,7 +242,7 @@ class Publication(NamedTuple):
         numbers = [int(number) for number in stored.split()] or [0] * 8
         total, waiting, leased, dead, removed, publishers, until_ms, ended_ms = numbers
         if stored and publishers and until_ms <= now_ms:  # they are gone, and nobody has noticed yet
-            publishers, ended_ms = 0, 0 if waiting + leased else until_ms
+            publishers, ended_ms = 0, ended_ms or (0 if waiting + leased else until_ms)
         acked = total - waiting - leased - dead - removed
         ended = moment(ended_ms) if ended_ms else None
         return cls(name, total, waiting, leased, acked, dead, removed, publishers, ended)

@@ -21,6 +21,8 @@ local function counts_of(name, begin)
     c = stored and {}
     if stored then
       for number in string.gmatch(stored, '%S+') do c[FIELDS[#c + 1]], c[#c + 1] = tonumber(number), true end
+      local idle = c.publishers > 0 and c.waiting + c.leased == 0 and c.ended_ms == 0
+      if idle and c.until_ms <= clock() then c.ended_ms = c.until_ms end -- nobody has stored it
     end
   end
   if not c and begin then

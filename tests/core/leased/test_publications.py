@@ -344,3 +344,32 @@ def test_publications_are_listed_those_in_work_first(world: World) -> None:
     world.client.hset(key("publications"), "open", b" ".join([*record[:6], b"%d" % (long_ago - 1), record[7]]))
     names = [each.name for each in queue.admin.publications()]
     assert names[-1] == "open", "its publisher was gone by then"
+
+
+def test_the_time_at_which_it_ended_does_not_change_later(world: World) -> None:
+    """Whoever starts work once for each end compares the times."""
+    queue = counting(world)
+
+    def gone(until_ms: int) -> None:
+        record = world.client.hget(key("publications"), NAME).split()
+        world.client.hset(key("publications"), NAME, b" ".join([*record[:6], b"%d" % until_ms, record[7]]))
+
+    now_ms = int(queue.admin.server_time().timestamp() * 1000)
+    queue.open_publication(NAME)  # and its program is killed
+    queue.publish("a", publication=NAME)
+    drain(queue)
+    gone(now_ms - 5000)
+    ended = queue.publication(NAME).ended
+    assert ended.timestamp() * 1000 == pytest.approx(now_ms - 5000, abs=1)
+    queue.admin.purge("ready")  # counts all publications
+    queue.close_publication(NAME)  # it was only slow
+    assert queue.publication(NAME).ended == ended
+
+    queue.open_publication(NAME)
+    queue.publish("b", publication=NAME)
+    gone(now_ms - 1000)
+    drain(queue)  # after its publishers were gone
+    ended = queue.publication(NAME).ended
+    assert ended.timestamp() * 1000 >= now_ms
+    queue.close_publication(NAME)
+    assert queue.publication(NAME).ended == ended
