@@ -8,7 +8,7 @@ from __future__ import annotations
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from rmq_core import __version__
-from rmq_dagster.assets.checks import Limit, QueueLimits, redis_queue_checks
+from rmq_dagster.assets.checks import Limit, QueueLimits, redis_queue_checks, redis_queue_publication_check
 from rmq_dagster.assets.dead_letters import redis_queue_dead_letters
 from rmq_dagster.assets.queue import publish_op, redis_queue_asset
 from rmq_dagster.definitions import redis_queue_definitions
@@ -19,6 +19,7 @@ from rmq_dagster.runs.claiming import ClaimedBatch
 from rmq_dagster.runs.publishing import Outbox
 from rmq_dagster.runs.submitting import SubmittedBatch
 from rmq_dagster.sensors.building import build_redis_queue_sensor, redis_queue_observer
+from rmq_dagster.sensors.publications import redis_queue_publication_sensor
 from rmq_dagster.sensors.redrive import RedriveConfig, redis_queue_redrive_job
 from rmq_dagster.sensors.status import redis_queue_status_sensors
 
@@ -26,7 +27,8 @@ __all__ = [
     "ClaimedBatch", "LeasedInvocation", "Limit", "Outbox", "PipesRedisQueueSparkClient", "QueueLimits",
     "QueuePartitions", "RedisQueueResource", "RedriveConfig", "SubmittedBatch", "build_redis_queue_sensor",
     "publish_op", "redis_queue_asset", "redis_queue_checks", "redis_queue_dead_letters", "redis_queue_definitions",
-    "redis_queue_observer", "redis_queue_redrive_job", "redis_queue_status_sensors",
+    "redis_queue_observer", "redis_queue_publication_check", "redis_queue_publication_sensor",
+    "redis_queue_redrive_job", "redis_queue_status_sensors",
 ]  # fmt: skip
 
 DagsterLibraryRegistry.register("rmq", __version__, is_dagster_package=False)

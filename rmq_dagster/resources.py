@@ -141,20 +141,21 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         headers: Mapping[str, str] | None = None,
         group: str | None = None,
         priority: int | None = None,
+        publication: str | None = None,
         expires: timedelta | float | datetime | None = None,
         config: LeasedConfig | None = None,
     ) -> PublishReport:
         """Add messages, with headers that name run and step; the report counts accepted messages and duplicates.
 
-        group, priority, expires (until when they may be claimed): in a queue that has groups; a NewMessage may have its
-        own.
+        group, priority, publication, expires (until when they may be claimed): in a queue that has groups; a NewMessage
+        may have its own.
         """
         if isinstance(payloads, str | bytes | Mapping):
             raise ConfigurationError("payloads must be an iterable: write [payload] to publish a single one")
         with self._briefly(queue, config) as opened:
             return opened.publish_many(
                 payloads, dedup_key=dedup_key, delay=delay, headers=headers, group=group, priority=priority,
-                expires=expires,
+                publication=publication, expires=expires,
             )  # fmt: skip
 
     def outbox(

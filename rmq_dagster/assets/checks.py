@@ -13,6 +13,9 @@ from rmq_core.orchestrate import LimitBounds, StatsLimits
 from rmq_core.reports import QueueStats
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import resource_in
+from rmq_dagster.runs.identity import PUBLICATION
+
+COUNTS = ("messages", "waiting", "leased", "acked", "dead", "removed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +62,42 @@ def redis_queue_checks(
         name=f"{dagster_name(queue)}_checks", specs=list(checks.specs.values()), required_resource_keys={resource_key}
     )
     return decorated(check)
+
+
+def redis_queue_publication_check(
+    queue: str,
+    *,
+    asset: Any,
+    publication: str | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+) -> dg.AssetChecksDefinition:
+    """Return a check `<queue>_publication`: all messages of a publication are done, and none of them is dead.
+
+    Its metadata are the counts. publication: None for the one whose end the run was requested for, by
+    `redis_queue_publication_sensor`; a run without one raises ConfigurationError.
+    """
+
+    @dg.asset_check(
+        name=f"{dagster_name(queue)}_publication", asset=asset, required_resource_keys={resource_key},
+        description=f"All messages of the publication in the queue {queue!r} are done, and none is dead.",
+    )  # fmt: skip
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        name = publication or context.run.tags.get(PUBLICATION)
+        if name is None:
+            raise ConfigurationError(
+                f"publication: this run has no tag {PUBLICATION}, because no redis_queue_publication_sensor requested"
+                " it; start it with that tag, or pass redis_queue_publication_check(publication=...)"
+            )
+        found = resource_in(context, resource_key).queue(queue, config).publication(name)
+        counts = {field: getattr(found, field) for field in COUNTS}
+        return dg.AssetCheckResult(
+            passed=found.done and not found.dead,
+            metadata={"rmq/queue": queue, PUBLICATION: name, **{f"rmq/{field}": n for field, n in counts.items()}},
+            description=None if found.done else "It has not ended.",
+        )
+
+    return check
 
 
 class QueueChecks:

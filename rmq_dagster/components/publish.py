@@ -31,6 +31,9 @@ class RedisQueuePublishComponent(QueueComponent):
         description="A function that returns the payloads: package.module.name, or .module.name beside defs.yaml.",
     )
     partition_by: str | None = Field(default=None, description="The field of a message that names its partition.")
+    publication: str | None = Field(
+        default=None, description="What the messages are a part of, in a queue that has groups: such as a month."
+    )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the asset. Raise ConfigurationError unless its payloads come from exactly one source."""
@@ -88,4 +91,4 @@ class RedisQueuePublishComponent(QueueComponent):
 
     def publish(self, context: dg.AssetExecutionContext, name: str, payloads: list[Any]) -> PublishReport:
         """Put payloads into one queue."""
-        return self.redis(context).publish(name, payloads, config=self.config)
+        return self.redis(context).publish(name, payloads, publication=self.publication, config=self.config)

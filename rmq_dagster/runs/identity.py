@@ -26,6 +26,8 @@ LEASE: Final = "rmq/lease_id"
 """The lease that a claiming sensor took for the run. It is only a name, which gives its reader no right to settle."""
 REDRIVEN: Final = "rmq/redriven"
 """How many dead letters a run moved back to ready."""
+PUBLICATION: Final = "rmq/publication"
+"""The publication whose end a run was requested for."""
 
 # Dagster's own tags, for which it exports no public names.
 SENSOR: Final = "dagster/sensor_name"

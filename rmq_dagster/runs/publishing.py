@@ -10,6 +10,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -52,9 +53,17 @@ class Outbox:
         *,
         dedup_key: Callable[[Any], str] | None = None,
         headers: Mapping[str, str] | None = None,
+        group: str | None = None,
+        priority: int | None = None,
+        publication: str | None = None,
+        expires: timedelta | float | datetime | None = None,
     ) -> int:
-        """Stage messages for the end of the block; return how many. Raises PayloadError and QueueFull."""
-        self.stages.append(self._queue.stage(payloads, dedup_key=dedup_key, headers=headers))
+        """Stage messages for the end of the block; return how many. Raises PayloadError and QueueFull.
+
+        group, priority, publication, expires: in a queue that has groups; a NewMessage may have its own.
+        """
+        turn: dict[str, Any] = {"group": group, "priority": priority, "publication": publication, "expires": expires}
+        self.stages.append(self._queue.stage(payloads, dedup_key=dedup_key, headers=headers, **turn))
         return self.stages[-1].count
 
 

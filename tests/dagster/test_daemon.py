@@ -16,7 +16,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
 from rmq_core import LeasedQueue
 from rmq_dagster import RedisQueueResource
-from rmq_dagster.runs.identity import CLAIMED, RUN_KEY, SENSOR
+from rmq_dagster.runs.identity import CLAIMED, PUBLICATION, RUN_KEY, SENSOR
 from tests.dagster.pipeline import ROOT, notes
 from tests.faults.patience import PATIENCE_S
 
@@ -69,6 +69,36 @@ def test_a_daemon_requests_a_failed_message_again_and_shows_the_plots_of_a_queue
     assert observed.metadata["rmq/depth"].value == 0
     (evaluated,) = storage.get_asset_check_execution_history(check, limit=1)
     assert evaluated.status.value == "SUCCEEDED"
+
+
+@pytest.mark.nightly(
+    "dagster/test_publications.py::test_a_run_is_requested_once_all_is_done_and_again_if_more_is_added"
+)
+def test_a_daemon_starts_one_run_for_each_end_of_a_publication(
+    queue: LeasedQueue, redis_url: str, on_disk: dg.DagsterInstance, seen: Path, tmp_path: Path
+) -> None:
+    log, settings = tmp_path / "daemon.log", {"TEST_QUEUE": queue.name, "TEST_RMQ_URL": redis_url}
+    ticks = dg.RunsFilter(tags={SENSOR: "reporter"})
+
+    def later_ticks() -> int:
+        (state,) = [each for each in on_disk.all_instigator_state() if each.instigator_name == "reporter"]
+        return len(on_disk.get_ticks(state.instigator_origin_id, state.selector_id))
+
+    with (
+        LeasedQueue(redis_url, f"{queue.name}_counted") as counted,
+        daemon(on_disk.root_directory, log, **settings, TEST_SEEN=str(seen)),
+    ):
+        counted.admin.configure(groups="fair")
+        for number in (1, 2):
+            counted.publish("work", publication="report")
+            counted.ack(counted.claim())
+            wait_until(lambda number=number: len(on_disk.get_runs(ticks)) == number, log)  # type: ignore[misc]
+            before = later_ticks()
+            wait_until(lambda before=before: later_ticks() >= before + 2, log)  # type: ignore[misc]
+        wait_until(lambda: all(run.is_finished for run in on_disk.get_runs(ticks)), log)
+    runs = on_disk.get_runs(ticks)
+    assert [run.status.value for run in runs] == ["SUCCESS", "SUCCESS"]
+    assert [run.tags[PUBLICATION] for run in runs] == ["report", "report"]
 
 
 @pytest.mark.nightly("dagster/test_sensors.py::test_a_lost_cursor_never_repeats_a_run_key_that_dagster_would_skip")
