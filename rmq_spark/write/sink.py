@@ -3,12 +3,15 @@
 `delivery=staged` (default): tasks stage rows; when all tasks succeed, the driver publishes what the successful attempts
 staged. A failed job publishes nothing. `delivery=direct`: tasks publish as they run: faster and visible at once, but a
 retried task publishes duplicates unless `dedupKey` is set. `shards` needs `direct`, as no commit spans several queues.
+The driver keeps a `publication` open while rows are published: in staged delivery, during the commit; else from before
+the first task to the end of the last one.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -17,11 +20,20 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage, Overflow, Stage, Unsupported
+from rmq_core import (
+    ConfigurationError,
+    LeasedConfig,
+    LeasedQueue,
+    NewMessage,
+    Overflow,
+    QueueUnavailable,
+    Stage,
+    Unsupported,
+)
 from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, text, whole
 from rmq_spark.place.shards import Payload, Router, open_shards
 from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source, publisher_headers
-from rmq_spark.schema import ArrowBatch
+from rmq_spark.schema import WRITTEN, ArrowBatch
 from rmq_spark.write.columns import SinkColumns, columns_of
 from rmq_spark.write.settling import OPERATION, RmqSettler, settler_of
 
@@ -36,9 +48,10 @@ PUBLISHER = flag("publisherHeader").or_else(default=False)
 WAIT_FOR_ROOM = duration("waitForRoom", 0).or_else(0.0)
 SINK_ID = text("sinkId").or_else(None)
 KEEP_STAGED = duration("keepStaged", 1).or_else(86400.0)
+PUBLICATION = text("publication", "what the rows are a part of, such as a month").or_else(None)
 OPTIONS: tuple[Option[Any], ...] = (
     *PLACE, OPERATION, DELIVERY, DEDUP_KEY, DEDUP_WINDOW, JSON, MAX_READY, WAIT_FOR_ROOM, SINK_ID, KEEP_STAGED,
-    PUBLISHER,
+    PUBLISHER, PUBLICATION,
 )  # fmt: skip
 QUERY_ID = "sql.streaming.queryId"
 """Spark's local property with the streaming query id, stable across restarts from a checkpoint."""
@@ -67,10 +80,11 @@ class Sink:
     keep_s: float
     shards: int | None = None
     named: bool = True
+    publication: str | None = None
 
     def write(self, batches: Iterator[ArrowBatch]) -> Written:
         """Publish or stage a task's rows."""
-        headers = publisher_headers() if self.named else {}
+        headers = {**(publisher_headers() if self.named else {}), **self._counted()}
         found = (self.columns.messages(batch, headers) for batch in batches)
         if self.shards is not None:
             self._route(found, self.shards, headers)
@@ -83,11 +97,27 @@ class Sink:
             queue.publish_many(messages, headers=headers)
         return Written()
 
+    def _counted(self) -> dict[str, str]:
+        """Return the header that says what the rows are a part of. Tasks open nothing: Spark may kill any of them."""
+        return {} if self.publication is None else {WRITTEN["publication"].header: self.publication}
+
+    def begin(self) -> None:
+        """Open the publication if tasks publish. Raises ConfigurationError if the queue counts none."""
+        if self.publication is not None:
+            with self.open() as queue:
+                (queue.open_publication if self.direct else queue.publication)(self.publication)
+
+    def end(self) -> None:
+        """Let a publication end that `begin` has opened."""
+        if self.direct and self.publication is not None:
+            with self.open() as queue:
+                _close(queue, self.publication)
+
     def publish(self, written: Iterable[WriterCommitMessage | None], sink: str | None, batch: int) -> None:
         """Publish the tasks' stages, unless this sink has already published the batch."""
         if self.direct:
             return
-        with self.open() as queue:
+        with self.open() as queue, _kept_open(queue, self.publication):
             published = queue.publish_staged(stages_of(written), sink=sink, batch=batch)
         if not published:
             log.warning(
@@ -116,6 +146,23 @@ class Sink:
                     queues[shard].publish_many(some, headers=headers)
 
 
+@contextmanager
+def _kept_open(queue: LeasedQueue, publication: str | None) -> Iterator[None]:
+    if publication is None:
+        yield
+        return
+    queue.open_publication(publication)
+    try:
+        yield
+    finally:
+        _close(queue, publication)
+
+
+def _close(queue: LeasedQueue, publication: str) -> None:
+    with suppress(QueueUnavailable):  # the rows are published; without this it ends some minutes later
+        queue.close_publication(publication)
+
+
 class SinkWriter:
     """Shared base of the batch and stream writers."""
 
@@ -129,6 +176,7 @@ class SinkWriter:
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002  Spark's signature
         """Drop a failed job's stages."""
         self._sink.forget(messages)
+        self._sink.end()
 
 
 class RmqWriter(SinkWriter, DataSourceArrowWriter):
@@ -137,6 +185,7 @@ class RmqWriter(SinkWriter, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish the stages."""
         self._sink.publish(messages, self._sink.sink_id, 0)
+        self._sink.end()
 
 
 def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqWriter | RmqSettler:
@@ -145,7 +194,9 @@ def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
         raise ConfigurationError('a queue cannot be overwritten: use mode("append")')
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
         return settler_of(given, schema)
-    return RmqWriter(sink_of(given, schema))
+    sink = sink_of(given, schema)
+    sink.begin()  # Spark makes the writer when the job starts
+    return RmqWriter(sink)
 
 
 def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
@@ -154,11 +205,11 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
     if options[DISCIPLINE] != "leased":
         raise Unsupported(options[DISCIPLINE], 'staging (needed by a sink of format("rmq"))', ("leased",))
     direct = options[DELIVERY] == "direct"
-    _check_used(options, direct=direct)
+    columns = columns_of(schema, options[DEDUP_KEY], as_json=options[JSON])
+    _check_used(options, columns, direct=direct)
     return Sink(
-        Source.of(options, sharded=direct), _config(options),
-        columns_of(schema, options[DEDUP_KEY], as_json=options[JSON]), direct=direct, sink_id=options[SINK_ID],
-        keep_s=options[KEEP_STAGED], shards=options[SHARDS], named=options[PUBLISHER],
+        Source.of(options, sharded=direct), _config(options), columns, direct=direct, sink_id=options[SINK_ID],
+        keep_s=options[KEEP_STAGED], shards=options[SHARDS], named=options[PUBLISHER], publication=options[PUBLICATION],
     )  # fmt: skip
 
 
@@ -167,8 +218,12 @@ def stages_of(written: Iterable[WriterCommitMessage | None]) -> list[Stage]:
     return [each.stage for each in written if isinstance(each, Written) and each.stage]
 
 
-def _check_used(options: OptionValues, *, direct: bool) -> None:
-    """Raise ConfigurationError for options that would have no effect."""
+def _check_used(options: OptionValues, columns: SinkColumns, *, direct: bool) -> None:
+    """Raise ConfigurationError for options that would have no effect, or contradict others."""
+    if "publication" in columns.own:
+        options.refuse(PUBLICATION, "the column publication names it for each row; drop the column, or this option")
+    if options[SHARDS] is not None:
+        options.refuse(PUBLICATION, "each shard would count its own rows; write to one queue, without shards")
     if direct:
         options.refuse(SINK_ID, "delivery=direct cannot publish once; use delivery=staged, or dedupKey")
         options.refuse(KEEP_STAGED, "delivery=direct stages nothing; leave it out, or use delivery=staged")

@@ -19,7 +19,7 @@ from rmq_core import ConfigurationError
 from rmq_spark.schema import ArrowBatch, arrow_schema
 from rmq_spark.versions import STREAMS_ARROW
 from rmq_spark.write.settling import OPERATION
-from rmq_spark.write.sink import Sink, SinkWriter, Written, sink_of
+from rmq_spark.write.sink import PUBLICATION, Sink, SinkWriter, Written, sink_of
 
 ROWS = 1000
 """Rows of one Arrow batch."""
@@ -60,6 +60,10 @@ def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite:
         raise ConfigurationError('a queue cannot be overwritten: use outputMode("append") or ("update")')
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
         raise ConfigurationError("option operation: a stream only publishes; write failed rows back in foreachBatch")
+    if PUBLICATION.value(given.get(PUBLICATION.name)) is not None:
+        raise ConfigurationError(
+            "option publication: a stream has no end; name the publication of each row in a column publication"
+        )
     sink = sink_of(given, schema)
     return ArrowStreamWriter(sink) if STREAMS_ARROW else RowStreamWriter(sink, schema)
 

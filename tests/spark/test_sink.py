@@ -277,3 +277,87 @@ def test_each_micro_batch_of_a_stream_is_published_once(
     assert taken(queue) == ["c"]
     run_stream(frame, tmp_path / "another checkpoint", redis_url)
     assert sorted(taken(queue)) == ["a", "b", "c"]
+
+
+def counting(queue: LeasedQueue) -> LeasedQueue:
+    queue.admin.configure(groups="exclusive")
+    return queue
+
+
+@pytest.mark.parametrize("delivery", ["staged", "direct"])
+@pytest.mark.parametrize("headers", [False, True], ids=["plain", "with_copied_headers"])
+def test_rows_are_counted_as_part_of_a_publication(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str, headers: bool
+) -> None:
+    counting(queue)
+    rows = numbers(spark, 3_000)
+    if headers:  # those of messages that were read from another queue
+        rows = rows.selectExpr("payload", "map('rmq-publication', 'before', 'h', '1') AS headers", "'g' AS group")
+    save(rows, redis_url, delivery=delivery, publication="report")
+    found = queue.publication("report")
+    assert (found.messages, found.waiting, found.publishers, found.done) == (3_000, 3_000, 0, False)
+    assert len(taken(queue)) == 3_000
+    assert queue.publication("report").done
+    assert [each.name for each in queue.admin.publications()] == ["report"]
+
+
+def test_a_publication_does_not_end_while_tasks_publish_its_rows(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    counting(queue)
+
+    def drained(batches: Iterator[Any]) -> Iterator[Any]:
+        """Consume what other tasks have published before this task publishes."""
+        for batch in batches:
+            with LeasedQueue(redis_url, QUEUE) as consumer:
+                taken(consumer)
+                if consumer.publication("report").done:
+                    raise AssertionError("it ended while tasks publish")
+            yield batch
+
+    rows = numbers(spark, 40, partitions=8).mapInArrow(drained, "payload string")
+    save(rows, redis_url, delivery="direct", publication="report")
+    taken(queue)
+    found = queue.publication("report")
+    assert (found.messages, found.acked, found.done) == (40, 40, True)
+
+
+@pytest.mark.parametrize("delivery", ["staged", "direct"])
+def test_a_publication_of_a_job_that_fails_can_end(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str
+) -> None:
+    counting(queue)
+    rows = numbers(spark, 10).selectExpr(f"IF(payload = '9', {FAILING}, payload) AS payload")
+    with pytest.raises(Exception, match="this row fails"):
+        save(rows, redis_url, delivery=delivery, publication="report")
+    taken(queue)
+    found = queue.publication("report")
+    assert found.publishers == 0
+    assert found.done == (delivery == "direct"), "a staged job that failed has published nothing, so nothing has ended"
+
+
+@pytest.mark.parametrize("delivery", ["staged", "direct"])
+def test_a_full_queue_leaves_no_publisher_behind(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str
+) -> None:
+    counting(queue)
+    with pytest.raises(Exception, match="QueueFull"):
+        save(numbers(spark, 10), redis_url, delivery=delivery, publication="report", maxReady="3")
+    assert queue.publication("report").publishers == 0
+
+
+def test_a_column_names_the_publication_of_each_row(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    counting(queue)
+    rows = numbers(spark, 10).selectExpr("payload", "IF(payload < '4', 'few', NULL) AS publication")
+    save(rows, redis_url)
+    assert (queue.publication("few").messages, queue.stats().ready) == (4, 10)
+
+
+@pytest.mark.parametrize("delivery", ["staged", "direct"])
+def test_a_queue_that_counts_no_publications_is_refused_before_any_task_runs(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str
+) -> None:
+    rows = numbers(spark, 10).selectExpr(f"IF(payload < '99', {FAILING}, payload) AS payload")
+    with pytest.raises(Exception, match="because it has no groups"):
+        save(rows, redis_url, delivery=delivery, publication="report")
+    assert queue.stats().ready == 0

@@ -90,6 +90,23 @@ def test_an_option_that_would_do_nothing_is_refused(
     assert make(PLACE | options | missing, SCHEMA, overwrite=False)
 
 
+@pytest.mark.parametrize(
+    ("make", "options", "columns", "message"),
+    [
+        (writer_of, {"shards": "2", "delivery": "direct"}, [], "option publication: each shard would count"),
+        (writer_of, {}, ["publication"], "option publication: the column publication names it"),
+        (stream_writer_of, {}, [], "option publication: a stream has no end"),
+    ],
+)
+def test_a_publication_that_nothing_could_count_is_refused(
+    make: Any, options: dict[str, str], columns: list[str], message: str
+) -> None:
+    schema = StructType([*SCHEMA.fields, *(StructField(name, StringType()) for name in columns)])
+    with pytest.raises(ConfigurationError, match=message):
+        make(PLACE | options | {"publication": "report"}, schema, overwrite=False)
+    assert make(PLACE | options, schema, overwrite=False)
+
+
 def test_failed_rows_of_another_queue_are_refused_before_any_is_settled() -> None:
     settler = settler_of(PLACE | {"operation": "nack", "reason": "odd"}, ROWS)
     row = {"message_id": "m", "lease": "l", "deliveries": 1}
