@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from inspect import signature
-from typing import Any, TypeAlias, TypedDict, get_args
+from typing import Any, TypeAlias, TypedDict, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 from airflow import __version__ as airflow_version
@@ -28,8 +28,9 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, RedisSettings
 from rmq_core.asyncio import WaitHub
 from rmq_core.orchestrate import Counted, Threshold
-from rmq_core.reports import Backlog
+from rmq_core.reports import Backlog, Publication
 
+R = TypeVar("R")
 Location: TypeAlias = tuple[RedisSettings, LeasedConfig]
 CLOSING_S = 0.3
 WAKING = "notification that wakes a trigger"
@@ -126,6 +127,29 @@ def report(queue: str, backlog: Backlog) -> BacklogReport:
     return {"queue": queue, "ready": backlog.ready, "oldest_age": backlog.oldest_age}
 
 
+class PublicationReport(TypedDict):
+    """The value that a sensor of a publication returns in every mode."""
+
+    queue: str
+    publication: str
+    messages: int
+    acked: int
+    dead: int
+    removed: int
+
+
+def report_of(queue: str, found: Publication) -> PublicationReport:
+    """Return the XCom value of a sensor whose publication has ended."""
+    return {
+        "queue": queue,
+        "publication": found.name,
+        "messages": found.messages,
+        "acked": found.acked,
+        "dead": found.dead,
+        "removed": found.removed,
+    }
+
+
 def bounded(report: Mapping[str, Any], most: int | None) -> Mapping[str, Any]:
     """Return the report with its count limited to `most`."""
     if most is None:
@@ -201,12 +225,22 @@ async def wait_for_work(
 
     Raises errors that waiting cannot fix.
     """
-    away = False
     limits: dict[str, Any] = {"min_messages": enough.min_messages, "max_age": enough.max_age_s, "groups": groups}
+    on_pause = partial(tell_paused, log, queue)
+    return await _through_outages(conn_id, queue, log, lambda hub: hub.wait(queue, **limits, on_pause=on_pause))
+
+
+async def wait_for_publication(conn_id: str, queue: str, log: Any, name: str) -> Publication:
+    """Wait for the end of a publication, also while Redis is unavailable. Raises errors that waiting cannot fix."""
+    return await _through_outages(conn_id, queue, log, lambda hub: hub.wait_for_publication(queue, name))
+
+
+async def _through_outages(conn_id: str, queue: str, log: Any, wait: Callable[[WaitHub], Awaitable[R]]) -> R:
+    away = False
     while True:
         try:
             async with shared_hub(conn_id) as hub:
-                backlog = await hub.wait(queue, **limits, on_pause=partial(tell_paused, log, queue))
+                found = await wait(hub)
         except QueueUnavailable as error:
             # An exception would fail the task or end the watcher, and a restart of Redis must do neither.
             if not away:
@@ -217,7 +251,7 @@ async def wait_for_work(
         else:
             if away:
                 log.info("Redis is back.")
-            return backlog
+            return found
 
 
 def tell_paused(log: Any, queue: str, backlog: Backlog) -> None:
@@ -247,7 +281,17 @@ async def wait_for_ever(
 def tell_fired(kind: str, queue: str, backlog: Backlog, count: Counted = "ready") -> None:
     """Report the backlog that made a trigger fire, as metrics and as an event on the span that Airflow opens for it."""
     seen = {f"rmq.queue.{count}": backlog.ready, "rmq.queue.oldest_age": backlog.oldest_age or 0.0}
-    Stats.incr("rmq.trigger.fired", tags={"queue": queue, "kind": kind})
     for name, value in seen.items():
         Stats.gauge(name, value, tags={"queue": queue})
+    _fired(kind, queue, seen)
+
+
+def tell_ended(queue: str, found: Publication) -> None:
+    """Report that a publication has ended, like `tell_fired`."""
+    counts = {"messages": found.messages, "dead": found.dead}
+    _fired("publication", queue, {f"rmq.publication.{name}": count for name, count in counts.items()})
+
+
+def _fired(kind: str, queue: str, seen: Mapping[str, float]) -> None:
+    Stats.incr("rmq.trigger.fired", tags={"queue": queue, "kind": kind})
     trace.get_current_span().add_event("rmq.trigger.fired", {"rmq.queue": queue, **seen})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
@@ -23,7 +23,7 @@ from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts, trace_headers
 from rmq_airflow.partitions import PartitionBy, apart, check_partitions
-from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, WorkQueue
+from rmq_core import ConfigurationError, LeasedConfig, QueueUnavailable, RedisMessageQueueError, WorkQueue
 from rmq_core.errors import Unsupported
 from rmq_core.messages import NewMessage
 from rmq_core.protocol import require
@@ -72,6 +72,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
     :param priority: 0 to 9, of which 9 comes first, in a queue that has groups without limit
     :param expires: seconds, timedelta or datetime, in a queue that has groups: a message that nobody has claimed by
         then becomes a dead letter
+    :param publication: what the messages are a part of, in a queue that has groups, such as ``{{ run_id }}``; a
+        RedisQueueSensor with this ``publication`` waits until all of it is done (templated)
     :param partition_by: a function that returns the partition of a payload, which is published to the queue
         ``<redis_queue>/<partition>``; the event of ``asset``, which must be an Asset, carries the partition keys. All
         payloads are read and sorted before the first is published, so a partition without a valid name fails the task
@@ -83,7 +85,9 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
 
-    template_fields: Sequence[str] = ("redis_queue", "messages", "headers", "group", "redis_queue_conn_id")
+    template_fields: Sequence[str] = (
+        "redis_queue", "messages", "headers", "group", "publication", "redis_queue_conn_id",
+    )  # fmt: skip
     queue_is = "output"
 
     def __init__(
@@ -97,6 +101,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         group: str | Callable[[Any], str] | None = None,
         priority: int | None = None,
         expires: timedelta | float | datetime | None = None,
+        publication: str | None = None,
         partition_by: PartitionBy | None = None,
         asset: Asset | AssetAlias | Literal["queue"] | None = "queue",
         queue_config: LeasedConfig | None = None,
@@ -123,6 +128,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         self.group = group
         self.priority = priority
         self.expires = expires
+        self.publication = publication
         self.partition_by = partition_by
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
@@ -164,8 +170,9 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
         if (self.group, self.priority) != (None, None):
             require(queue, type(self).__name__, "groups")
-        if queue.discipline != "leased" and self.expires is not None:
-            raise Unsupported(queue.discipline, "messages that expire", ("leased",))
+        in_groups = (self.expires, self.publication)
+        if queue.discipline != "leased" and any(value is not None for value in in_groups):
+            raise Unsupported(queue.discipline, "publications and messages that expire", ("leased",))
 
     def _publish(
         self, hook: RedisQueueHook, name: str, chunks: Iterable[list[Any]], context: Context, total: PublishedReport
@@ -174,7 +181,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
             self._check(queue)
             spans = {} if hook.traced else trace_headers()  # a traced queue adds headers for the span that it makes
             try:
-                self._publish_to(queue, chunks, {**TaskIdentity.of(context).headers, **spans}, total)
+                with _kept_open(queue, self.publication):
+                    self._publish_to(queue, chunks, {**TaskIdentity.of(context).headers, **spans}, total)
             finally:
                 refused = {"duplicates": total["duplicates"], "dropped": total["dropped"]}
                 report_counts(self, name, published=total["accepted"], **refused)
@@ -183,7 +191,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         self, queue: WorkQueue, chunks: Iterable[list[Any]], own: Mapping[str, str], total: PublishedReport
     ) -> None:
         headers = {**own, **(self.headers or {})} if queue.capabilities.headers else None
-        wanted = {"priority": self.priority, "expires": self.expires}
+        wanted = {"priority": self.priority, "expires": self.expires, "publication": self.publication}
         turn: dict[str, Any] = {name: given for name, given in wanted.items() if given is not None}
         if self.group is not None and not callable(self.group):
             turn["group"] = self.group
@@ -234,6 +242,20 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
         if not called_later:
             self.messages = Unshown.wrapping(self.messages)
+
+
+@contextmanager
+def _kept_open(queue: Any, publication: str | None) -> Iterator[None]:
+    """Keep a publication from ending between two chunks. So it exists, too, if there are no messages."""
+    if publication is None:
+        yield
+        return
+    queue.open_publication(publication)
+    try:
+        yield
+    finally:
+        with suppress(QueueUnavailable):  # the messages are there; without this it ends some minutes later
+            queue.close_publication(publication)
 
 
 def _grouped(payloads: Iterable[Any], group_of: Callable[[Any], str]) -> Iterable[NewMessage]:

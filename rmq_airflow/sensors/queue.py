@@ -1,4 +1,4 @@
-"""Waiting for work.
+"""Waiting for work, or until all messages of a publication are done.
 
 Law: a sensor polls and claims nothing, so it can be killed, retried or cleared. Messages may be gone when the
 next task claims, so an empty claim succeeds. Every mode returns the same report. With `hand_over` it claims last, on
@@ -12,7 +12,14 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, get_args
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, PokeReturnValue, conf
+from airflow.providers.common.compat.sdk import (
+    AirflowSensorTimeout,
+    Asset,
+    BaseSensorOperator,
+    Context,
+    PokeReturnValue,
+    conf,
+)
 from airflow.triggers.base import BaseTrigger, StartTriggerArgs
 
 from rmq_airflow.batch import (
@@ -31,11 +38,12 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
+from rmq_airflow.location import check_leased
 from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
-from rmq_airflow.triggers.sensor import RedisQueueTrigger
-from rmq_airflow.waiting import BacklogReport, bounded, report, tell_paused
+from rmq_airflow.triggers.sensor import RedisQueuePublicationTrigger, RedisQueueTrigger
+from rmq_airflow.waiting import BacklogReport, bounded, report, report_of, tell_paused
 from rmq_core import ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue
 from rmq_core.orchestrate import Counted, Handover, check_secrets, counted, has_left
 from rmq_core.protocol import require
@@ -44,13 +52,16 @@ from rmq_core.reports import Backlog
 
 class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     """
-    Wait until a queue holds enough messages.
+    Wait until a queue holds enough messages, or until all messages of a publication are done.
 
     Returns ``{"queue", "ready", "oldest_age"}``, in every mode; with ``count``, ``dead`` or ``depth`` replaces
     ``ready``; ``hand_over`` adds ``lease_id``, ``owner``, ``claimed``, ``isolated`` and ``settled_before``; ``secrets``
     adds ``parameters`` and ``fence``. Messages with passed delays or expired leases count as ready. Deferrable mode
     subscribes and wakes at once. Other modes poll every ``poke_interval``, as does any count of dead letters or depth,
     or a discipline other than ``leased``.
+
+    With ``publication`` it returns ``{"queue", "publication", "messages", "acked", "dead", "removed"}``, and the asset
+    events of its ``outlets`` have these as ``extra``.
 
     .. seealso:: :ref:`howto/operator:RedisQueueSensor`
 
@@ -59,6 +70,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     :param max_age: or when the oldest ready message is this old: seconds or timedelta
     :param max_messages: report and hand over at most this many
     :param count: what to count: ``ready``, ``dead`` (letters) or ``depth`` (ready + delayed + leased)
+    :param publication: succeed when each message that was published under this name is acked, dead or removed; let the
+        sensor run after all tasks that publish them. Not with any option that counts or claims (templated)
     :param hand_over: claim the messages for downstream tasks, which must adopt the lease within this time (seconds or
         timedelta; True is ten minutes); add a RedisQueueSettleOperator to requeue a lease that no task adopts
     :param secrets: with ``hand_over``, the task's output also has the parameters with which a driver that another
@@ -74,7 +87,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         (templated)
     """
 
-    template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id", "groups")
+    template_fields: Sequence[str] = ("redis_queue", "publication", "redis_queue_conn_id", "groups")
     operator_extra_links = (RedisQueueLink(),)
     ui_color = "#f5b7b1"
 
@@ -86,6 +99,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         max_age: timedelta | float | None = None,
         max_messages: int | None = None,
         count: Counted = "ready",
+        publication: str | None = None,
         hand_over: timedelta | float | bool = False,
         secrets: Mapping[str, str] | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -103,11 +117,14 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         _check_count(count, max_age, self.hand_over_s, groups)
         if secrets is not None and self.hand_over_s is None:
             raise ConfigurationError("`secrets` requires `hand_over`, the time that a driver has to adopt")
+        terms = {"min_messages": min_messages != 1, "max_age": max_age, "max_messages": max_messages, "groups": groups}
+        _check_publication(publication, {**terms, "count": count != "ready", "hand_over": self.hand_over_s})
         self.redis_queue = redis_queue
         self.min_messages = min_messages
         self.max_age = max_age
         self.max_messages = max_messages
         self.count = count
+        self.publication = publication
         self.hand_over = hand_over
         self.secrets = secrets
         self.deferrable = deferrable
@@ -132,6 +149,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         """Poll once; with `hand_over`, claim if the threshold is met."""
         if self.hand_over_s is not None:
             return self._poke_and_claim(context)
+        if self.publication is not None:
+            return self._look_for_end(self.publication, context)
         with closing(self._open()) as queue:
             if self.count != "ready":
                 found = self._bounded(counted(self.count, queue.stats()))
@@ -160,6 +179,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         if event["status"] != "success":
             # Not an AirflowException: `soft_fail` would turn a connection error into a skip.
             raise RedisMessageQueueError(event["message"])
+        if self.publication is not None:
+            return self._tell_outlets(context, event["report"])
         if self.hand_over_s is None:
             return bounded(event["report"], self.max_messages)
         poked = self.poke(context)
@@ -172,6 +193,8 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         hook, component = RedisQueueHook(self.redis_queue_conn_id), type(self).__name__
         if self.hand_over_s is not None:
             return hook.queue(self.redis_queue, needed_by=f"{component} with hand_over")
+        if self.publication is not None:
+            check_leased(hook.discipline, f"publications (needed by {component} with publication)")
         queue = hook.work_queue(self.redis_queue)
         if self.count == "dead":
             require(queue, f"{component} with count='dead'", "dead_letters")
@@ -194,6 +217,30 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
                 return PokeReturnValue(False, self._seen(backlog))
             claimed = self._claim(queue, identity, {**self._seen(backlog)})
             return self._with_parameters(claimed, queue, hook)
+
+    def _look_for_end(self, name: str, context: Context) -> PokeReturnValue:
+        with RedisQueueHook(self.redis_queue_conn_id).queue(self.redis_queue) as queue:
+            self._look(queue)  # a lease that has expired ends only when somebody looks
+            found = queue.publication(name)
+        counts = report_of(self.redis_queue, found)
+        told = f"{found.waiting} waiting, {found.leased} leased, {found.dead} dead, {found.publishers} publishers"
+        self.log.info("Publication %s of queue %s: %s.", name, self.redis_queue, told)
+        if found.done:
+            self._tell_outlets(context, counts)
+        elif not (found.messages or found.publishers):
+            self.log.warning(
+                "Nothing is known of publication %s in queue %s. Does this sensor run after the tasks that publish it?",
+                name,
+                self.redis_queue,
+            )
+        return PokeReturnValue(found.done, counts)
+
+    def _tell_outlets(self, context: Context, counts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the counts of a publication, and add them to the asset events that Airflow emits for the outlets."""
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra.update(counts)
+        return counts
 
     def _look(self, queue: WorkQueue) -> Backlog:
         chosen: dict[str, Any] = {} if self.groups is None else {"groups": self.groups}
@@ -235,10 +282,14 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     def _trigger(self) -> BaseTrigger:
         terms: dict[str, Any] = {
             "redis_queue": self.redis_queue,
-            "min_messages": self.threshold.min_messages,
-            "max_age": self.threshold.max_age_s,
             "redis_queue_conn_id": self.redis_queue_conn_id,
             "end_task": self._ends_in_trigger,
+        }
+        if self.publication is not None:
+            return RedisQueuePublicationTrigger(**terms, publication=self.publication)
+        terms |= {
+            "min_messages": self.threshold.min_messages,
+            "max_age": self.threshold.max_age_s,
             "max_messages": self.max_messages,
         }
         if self.count == "ready" and self._notifies:
@@ -255,10 +306,10 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     def _start_from_trigger(self) -> None:
         if not self.deferrable:
             raise ConfigurationError("`start_from_trigger` requires deferrable=True")
-        if is_template(f"{self.redis_queue}{self.redis_queue_conn_id}{self.groups}"):
+        if is_template(f"{self.redis_queue}{self.publication}{self.redis_queue_conn_id}{self.groups}"):
             raise ConfigurationError(
-                "`start_from_trigger` needs a `redis_queue`, a `redis_queue_conn_id` and `groups` without templates: no"
-                " worker renders them before the trigger starts"
+                "`start_from_trigger` needs a `redis_queue`, a `publication`, a `redis_queue_conn_id` and `groups` "
+                "without templates: no worker renders them before the trigger starts"
             )
         trigger, arguments = self._trigger().serialize()
         self.start_from_trigger = True
@@ -291,3 +342,15 @@ def _check_count(count: str, max_age: object, hand_over_s: float | None, groups:
         raise ConfigurationError(f"`count` must be one of {get_args(Counted)}, not {count!r}")
     if count != "ready" and not (max_age is None and hand_over_s is None and groups is None):
         raise ConfigurationError(f"`max_age`, `hand_over` and `groups` require count='ready', not {count!r}")
+
+
+def _check_publication(publication: str | None, others: Mapping[str, object]) -> None:
+    if publication is None:
+        return
+    if not publication:
+        raise ConfigurationError("`publication` must name what the messages are a part of; it is empty")
+    given = [f"`{name}`" for name, value in others.items() if value]
+    if given:
+        raise ConfigurationError(
+            f"`publication` waits until all of its messages are done, and claims none: leave out {', '.join(given)}"
+        )

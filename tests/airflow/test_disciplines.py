@@ -128,6 +128,7 @@ NEEDING_LEASES: dict[str, Callable[[str], Any]] = {
         task_id="t", redis_queue=QUEUE, application="job.py", redis_queue_conn_id=conn
     ),
     "RedisQueueSensor with hand_over": lambda conn: sensor(conn, hand_over=True),
+    "RedisQueueSensor with publication": lambda conn: sensor(conn, publication="report"),
 }
 
 

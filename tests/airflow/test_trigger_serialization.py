@@ -8,12 +8,17 @@ import pytest
 from airflow.triggers.base import BaseTrigger
 
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
-from rmq_airflow.triggers.sensor import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueuePublicationTrigger, RedisQueueTrigger
 from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
 from tests.airflow.floor import BELOW_33
 
-GIVEN = {"redis_queue": "work", "count": "dead"}
-TRIGGERS: list[type[BaseTrigger]] = [RedisQueueDepthTrigger, RedisQueueDoorbellTrigger, RedisQueueTrigger]
+GIVEN = {"redis_queue": "work", "count": "dead", "publication": "report"}
+TRIGGERS: list[type[BaseTrigger]] = [
+    RedisQueueDepthTrigger,
+    RedisQueueDoorbellTrigger,
+    RedisQueuePublicationTrigger,
+    RedisQueueTrigger,
+]
 if not BELOW_33:
     from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
 

@@ -18,7 +18,7 @@ from rmq_airflow import waiting as wait_hubs
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
-from rmq_airflow.triggers.sensor import RedisQueueTrigger
+from rmq_airflow.triggers.sensor import RedisQueuePublicationTrigger, RedisQueueTrigger
 from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
 from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
 from rmq_airflow.waiting import shared_hub
@@ -30,7 +30,7 @@ from tests.faults.patience import PATIENCE_S, eventually_async
 from tests.servers import Cluster, Server, name_on
 
 
-async def outcome(trigger: RedisQueueTrigger) -> dict[str, Any]:
+async def outcome(trigger: RedisQueueTrigger | RedisQueuePublicationTrigger) -> dict[str, Any]:
     (event,) = [event async for event in trigger.run()]
     return dict(event.payload)
 
@@ -189,6 +189,28 @@ async def test_triggers_retry_at_different_times_and_log_an_outage_once(
     assert all(0.1 <= nap <= 0.5 for nap in naps[:4])
     assert counted.count("rmq.trigger.redis_unavailable") == len(naps)
     assert capsys.readouterr().out.count("continues when Redis is back") == 4
+
+
+async def test_a_wait_for_a_publication_goes_on_after_an_outage(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = asyncio.Event()
+    monkeypatch.setattr(waiting, "RECONNECT_S", (0.1, 0.2))
+    monkeypatch.setattr(waiting.Stats, "incr", lambda *_, **__: away.set())
+    monkeypatch.setattr(RedisQueueHook, "async_location", impatient(RedisQueueHook.async_location))
+    with LeasedQueue(own_server.url, QUEUE) as queue:
+        queue.admin.configure(groups="exclusive")
+        queue.publish_many(["a", "b"], publication="report")
+        trigger = RedisQueuePublicationTrigger(QUEUE, "report", redis_queue_conn_id="own")
+        wait = asyncio.create_task(outcome(trigger))
+        await eventually_async(lambda: queue.client.zscore(f"rmq:{{{QUEUE}}}:waiters", "*"))
+        own_server.kill9()
+        async with asyncio.timeout(PATIENCE_S):
+            await away.wait()
+            await asyncio.to_thread(own_server.restart)
+            queue.ack(queue.claim(max_messages=2))
+            assert (await wait)["report"]["acked"] == 2
+    assert "Redis is back" in capsys.readouterr().out
 
 
 def impatient(look_up: Any) -> Any:
