@@ -8,17 +8,24 @@ airport-day.
 from __future__ import annotations
 
 import base64
+import csv
+import io
+import json
 import tempfile
 import zipfile
+from collections import Counter
+from collections.abc import Mapping
 from datetime import date, timedelta
+from functools import cache
 from importlib.metadata import files
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     import pandas as pd
 
 AIRPORTS = ("EWR", "JFK", "LGA")
+CARRIERS = ("9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV")
 DEPARTURES = 336_776
 UNITED_DEPARTURES = 58_665
 
@@ -34,6 +41,38 @@ def work_items() -> list[AirportDay]:
     """Return all 1,095 airport-days of 2013."""
     days = (date(2013, 1, 1) + timedelta(days=number) for number in range(365))
     return [AirportDay(origin=origin, day=day.isoformat()) for day in days for origin in AIRPORTS]
+
+
+class CarrierMonth(TypedDict):
+    """A work item of an example without Spark."""
+
+    carrier: str
+    month: int
+
+
+def carrier_months(*months: int) -> list[CarrierMonth]:
+    """Return the months of 2013, or those that are given, for each of the 16 carriers."""
+    return [CarrierMonth(carrier=carrier, month=month) for carrier in CARRIERS for month in months or range(1, 13)]
+
+
+def count_late(item: Mapping[str, Any], folder: Path) -> None:
+    """Write how many departures a carrier-month has, and how many of them were more than 15 minutes late."""
+    departures, late = _of_months()
+    key = (item["carrier"], item["month"])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "{}-{:02}.json".format(*key)).write_text(json.dumps({"departures": departures[key], "late": late[key]}))
+
+
+@cache
+def _of_months() -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]]]:
+    """Count departures and late ones by carrier and month, once in a process."""
+    departures, late = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    with zipfile.ZipFile(_located("flights.csv.zip")) as archive, archive.open("flights.csv") as file:
+        for row in csv.DictReader(io.TextIOWrapper(file)):
+            key = (row["carrier"], int(row["month"]))
+            departures[key] += 1
+            late[key] += row["dep_delay"] not in ("", "NA") and float(row["dep_delay"]) > 15
+    return departures, late
 
 
 def flights_csv(folder: Path) -> Path:

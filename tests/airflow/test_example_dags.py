@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,6 +104,37 @@ def test_redrive_makes_the_dead_letters_ready_again(run_example: Run, secured_ur
     assert xcom(finished, "redrive")["redriven"] == 2
     assert (again["acked"], again["failed"]) == (2, 0)
     assert stats(secured_url, "airport-months-with-mistakes") == (0, 0, 0, 0, 0)
+
+
+def test_the_report_of_a_publication_waits_for_what_others_work_on(
+    run_example: Run, secured_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQ_DEMO_RESULTS", str(tmp_path))
+    reruns: list[int] = []
+
+    def another_worker() -> None:
+        """Claim some messages when they are published, and work on them after the tasks of the run have ended."""
+        from flights import count_late
+
+        with LeasedQueue(secured_url, "carrier-months") as queue:
+            lease = queue.claim(max_messages=3, wait=600)
+            assert lease is not None
+            reruns.append(sum(message.priority > "" for message in lease.messages))
+            while queue.stats().ready:
+                time.sleep(0.1)
+            time.sleep(3)
+            for message in lease.messages:
+                count_late(message.payload, tmp_path / "carriers")  # type: ignore[arg-type]  # it was published as a dict
+            queue.ack(lease)
+
+    worker = threading.Thread(target=another_worker)
+    worker.start()
+    finished = run_example("publication")
+    worker.join()
+    report, batches = xcom(finished, "report"), xcom(finished, "work")
+    assert (report["acked"], report["dead"], report["departures"]) == (208, 0, 336_776)
+    assert batches[0] + reruns[0] == sum(batches) + reruns[0] == 16, "reruns are claimed before all other months"
+    assert stats(secured_url, "carrier-months") == (0, 0, 0, 0, 0)
 
 
 def test_a_failed_check_tells_another_queue_once(secured_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
