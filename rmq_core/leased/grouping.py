@@ -116,7 +116,7 @@ def _store(engine: LeasedEngine, policy: str) -> Exchange[None]:
     keys, publication, stage = engine.keys, new_id(), new_id()
     call = script(
         "leased/set_groups", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
-        stage=keys.stage(stage), policy=policy, format_text=f"{_FORMAT} {version('rmq')}",
+        stage=keys.stage(stage), new_policy=policy, format_text=f"{_FORMAT} {version('rmq')}",
         publication=PUBLICATION + publication.encode(), stage_id=stage, peace_ms=PEACE_MS,
     )  # fmt: skip
     moved = number_after(b"changed ", (yield call))

@@ -65,8 +65,11 @@ def publication(engine: LeasedEngine, name: str, *, wait: timedelta | float = 0)
     """Return how many messages of a publication wait, are leased, acked and dead; wait for its end at most `wait`.
 
     wait: seconds or timedelta. It has ended when no message of it is left and no `publish_many` adds any. One that is
-    unknown has not ended. Raises ConfigurationError for a queue without groups.
+    unknown has not ended. Leases that have expired are taken back first. Raises ConfigurationError for a queue without
+    groups.
     """
+    from rmq_core.leased.claiming import reclaim_all  # its module imports publishing, and that this one
+
     checked_group(name, "publication")
     wait_ms, until, waiter = milliseconds("wait", wait), None, new_id()
     yield from counting(engine, name)
@@ -74,7 +77,9 @@ def publication(engine: LeasedEngine, name: str, *, wait: timedelta | float = 0)
     left = wait_ms
     while True:
         block_ms = min(5000, left)
-        stored, now = yield script("leased/publication", engine.keys, name=name, waiter=waiter, wait_ms=block_ms)
+        stored, now, late = yield script("leased/publication", engine.keys, name=name, waiter=waiter, wait_ms=block_ms)
+        if late and (yield from reclaim_all(engine, late)):
+            continue
         until = int(now) + wait_ms if until is None else until
         left, found = until - int(now), Publication.of(name, stored.decode(), int(now))
         if found.done or left <= 0:

@@ -3,7 +3,7 @@
 -- A change lets groups that rest be looked at again, and wakes a waiting claim.
 -- KEYS: slot  ready  format  leases  staged, record of the publication  stage, its messages  held_before  resting
 --       waiters  wake
--- ARGV: seq  slot_ttl_ms  channel, of notifications  policy, the value of `ready`, see grouped/ready.lua
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  new_policy, the value of `ready`, see grouped/ready.lua
 --       format_text, the value of `format`  publication, its member of `leases`  stage_id  peace_ms:number, how long
 --         until other clients move the messages
 -- Reply: 'changed <messages to move>' or 'superseded'.
@@ -14,8 +14,8 @@ if earlier then return earlier end
 -- include: notify
 local before, count = redis.call('TYPE', ready).ok == 'string' and redis.call('GET', ready), 0
 if not before then count = redis.call('LLEN', ready) end
-local limit, old = tonumber(string.match(policy, '^%d+')), tonumber(string.match(before or '0', '^%d+'))
-local seen = before and before ~= policy and awaited(waiters, wake)
+local limit, old = tonumber(string.match(new_policy, '^%d+')), tonumber(string.match(before or '0', '^%d+'))
+local seen = before and before ~= new_policy and awaited(waiters, wake)
 local held = redis.call('ZRANGE', leases, 0, -1)
 redis.call('SET', format, format_text) -- a full server refuses this first write
 if count > 0 then
@@ -23,8 +23,8 @@ if count > 0 then
   redis.call('RPUSH', staged, count .. ' 2 ' .. stage_id)
   redis.call('ZADD', leases, clock() + peace_ms, publication)
 end
-redis.call('SET', ready, policy)
-if before and before ~= policy and redis.call('EXISTS', resting) == 1 then
+redis.call('SET', ready, new_policy)
+if before and before ~= new_policy and redis.call('EXISTS', resting) == 1 then
   redis.call('ZUNIONSTORE', resting, 1, resting, 'WEIGHTS', 0)
 end
 if limit > 0 and (old == 0 or limit < old) then
