@@ -194,7 +194,7 @@ class Groups:
 
     def chosen(self) -> list[str] | None:
         """Return some groups for a claim that takes only from these."""
-        if self.policy is None or self.chance.random() < 0.5:
+        if self.policy is None or self.claims.limits or self.chance.random() < 0.5:
             return None
         return self.chance.sample([*NAMES, ""], self.chance.choice([1, 2, 4]))
 

@@ -439,3 +439,18 @@ def test_the_policy_is_removed_only_together_with_its_rates(world: World) -> Non
     queue.admin.configure(reset="groups,rate")
     assert queue.claim(max_messages=20).count == 10
     assert queue.stats().ready == 0
+
+
+def test_nobody_chooses_groups_where_claims_are_limited_in_time(world: World) -> None:
+    queue = world.queue()
+    queue.admin.configure(groups="fair", group_rate="1/1s")
+    queue.publish("x", group="a")
+    for call in (
+        lambda: queue.claim(groups=["a"]),
+        lambda: queue.claim(groups=["a"], wait=9),
+        lambda: queue.backlog(groups=["a"]),
+    ):
+        with pytest.raises(ConfigurationError, match=r"or a rate; it needs.*reset=\['rate', 'group_rate'\]"):
+            call()
+    queue.admin.configure(reset="group_rate")
+    assert queue.claim(groups=["a"]).message.payload == "x"

@@ -37,6 +37,8 @@ def test_a_held_a_resting_and_a_free_group_are_claimed_when_they_may_be(world: W
     queue.release(last)
     for name in ("resting", "delayed"):
         world.client.zadd(key(name), dict.fromkeys(world.client.zrange(key(name), 0, -1), 1))
+    record = world.client.hget(key("groups"), "ż").rpartition(b" ")
+    world.client.hset(key("groups"), "ż", record[0] + b" 0")  # the time until which it rests
     found = drain(queue)
     assert [text for text in found if text[0] == "ż"] == ["ż0", "ż1", "ż2"]
     assert sorted(found) == sorted(["gold2", "lead0", "lead1", "lead2", "ż0", "ż1", "ż2", "alone", "due"])
