@@ -35,6 +35,7 @@ LAYOUTS = {"": "", "grouped": "leased/grouped"}
 _INCLUDE = re.compile(r"^-- include: ([\w/]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n|^\s*\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Reply): ?")
+_LOCALS = re.compile(r"^local (?:function )?([\w, ]+)", re.MULTILINE)
 _GOES_ON = "--" + 9 * " "
 _ON_STACK = 7000  # so many values certainly fit on Lua's stack, where `unpack` puts them
 _PARAMETER = re.compile(r"([a-z]\w*)(:number)?(\?|\.\.\.)?$")
@@ -84,6 +85,10 @@ def load(name: str, layout: str = "") -> Script:
     args = (*args[: 2 * has_slot], *more_args, *args[2 * has_slot :])
     if clash := {each.name for each in keys} & {each.name for each in args}:
         message = f"{name}.lua: {', '.join(clash)} would be a key and an argument"
+        raise ValueError(message)
+    own_locals = {word for found in _LOCALS.findall(body) for word in re.split(r"[, ]+", found)}
+    if hidden := own_locals & {each.name for each in (*keys, *args)}:
+        message = f"{name}.lua: a local, perhaps of an include, would hide the parameter {', '.join(hidden)}"
         raise ValueError(message)
     lines = ["local KEYS, ARGV = KEYS, ARGV\n"] if keys or args else []  # globals take longer to find than locals
     lines += [*_prologue("KEYS", keys), *_prologue("ARGV", args), body]

@@ -2,7 +2,7 @@
 
 rmq:{q}:ready        list    envelopes; publish pushes right, claim pops left
 rmq:{q}:delayed      zset    envelope -> due time, ms; for an isolated message -g, where g is its group
-rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed. `~+<p>`: a publication
+rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed. `~+<c>`: a commit of stages
                              that any process may finish from that time on
 rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returned, owner), then the envelopes
 rmq:{q}:settled:<id> bitmap  indexes settled one by one
@@ -30,7 +30,7 @@ rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, any o
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
 rmq:{q}:stage:<id>   list    staged messages, in the order of ready; expires unless they are published before
-rmq:{q}:staged:<p>   list    stages of a publication that are not ready yet: "<messages> <1 when plain> <id>"
+rmq:{q}:staged:<c>   list    stages of a commit that are not ready yet: "<messages> <1 when plain> <id>"
 rmq:{q}:sink:<id>    string  number of the last batch that a sink published; expires
 rmq:{q}:import:<n>   string  progress of an import: "<open|done> <lines> <stored> <digests>"; expires
 rmq:{q}:dead         list    dead letters, newest left, capped

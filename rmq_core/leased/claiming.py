@@ -35,7 +35,7 @@ from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.expiring import OVERDUE, bury
-from rmq_core.leased.publishing import PUBLICATION, apart, check, confirming, finish
+from rmq_core.leased.publishing import COMMIT, apart, check, confirming, finish
 from rmq_core.leased.reading import read_call
 from rmq_core.leased.reclaiming import reclaim
 from rmq_core.leased.state import LeasedEngine
@@ -181,14 +181,14 @@ def _ack_and_claim(
 def reclaim_all(engine: LeasedEngine, late: list[bytes]) -> Exchange[int]:
     """Reclaim the expired leases of a list, which has the earliest deadline first; return the number of messages.
 
-    The list also names unfinished publications; they are finished. It has OVERDUE if messages expired.
+    The list also names unfinished commits of stages; they are finished. It has OVERDUE if messages expired.
     """
     moved = 0
     for lease_id in reversed(late):  # each is requeued at the claim end, so the earliest comes last
         if lease_id == OVERDUE:
             moved += 1 + (yield from bury(engine))  # never 0: claims may have got nothing while there were too many
             continue
-        do = finish if lease_id.startswith(PUBLICATION) else reclaim
+        do = finish if lease_id.startswith(COMMIT) else reclaim
         moved += yield from do(engine, lease_id.decode())
     return moved
 

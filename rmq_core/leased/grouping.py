@@ -16,7 +16,7 @@ from rmq_core.exchange.scripts import format_key, script
 from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.inspecting import server_time
-from rmq_core.leased.publishing import PEACE_MS, PUBLICATION, finish
+from rmq_core.leased.publishing import COMMIT, PEACE_MS, finish
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import Groups, Rate, moment, policy_text, whole
 from rmq_core.reports import GroupStats, Publication
@@ -113,16 +113,16 @@ def _present(engine: LeasedEngine) -> Exchange[str | None]:
 
 
 def _store(engine: LeasedEngine, policy: str) -> Exchange[None]:
-    keys, publication, stage = engine.keys, new_id(), new_id()
+    keys, commit, stage = engine.keys, new_id(), new_id()
     call = script(
-        "leased/set_groups", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
+        "leased/set_groups", keys, format=format_key(keys.prefix), staged=keys.staged(commit),
         stage=keys.stage(stage), new_policy=policy, format_text=f"{_FORMAT} {version('rmq')}",
-        publication=PUBLICATION + publication.encode(), stage_id=stage, peace_ms=PEACE_MS,
+        commit=COMMIT + commit.encode(), stage_id=stage, peace_ms=PEACE_MS,
     )  # fmt: skip
     moved = number_after(b"changed ", (yield call))
     keys.layout = "grouped"
     if moved:
-        yield from finish(engine, PUBLICATION.decode() + publication)
+        yield from finish(engine, COMMIT.decode() + commit)
 
 
 def _ungroup(engine: LeasedEngine, policy: str) -> Exchange[None]:
@@ -130,19 +130,19 @@ def _ungroup(engine: LeasedEngine, policy: str) -> Exchange[None]:
         if not Publication.of(name, stored, 0).done:
             raise _uncounted(name)
     yield from _store(engine, policy)  # so no lease comes to hold a group any more
-    keys, publication, stage = engine.keys, new_id(), new_id()
+    keys, commit, stage = engine.keys, new_id(), new_id()
     for name in map(text_of, (yield Command(("ZRANGE", keys.leases, 0, -1)))):
-        if not name.startswith(PUBLICATION.decode()):
+        if not name.startswith(COMMIT.decode()):
             yield script("leased/let_go", keys, ended_holds=keys.holds_of(keys.lease(name)), lease_id=name)
     call = script(
-        "leased/ungroup", keys, format=format_key(keys.prefix), staged=keys.staged(publication),
-        stage=keys.stage(stage), publication=PUBLICATION + publication.encode(), element=f"0 2 {stage}",
+        "leased/ungroup", keys, format=format_key(keys.prefix), staged=keys.staged(commit),
+        stage=keys.stage(stage), commit=COMMIT + commit.encode(), element=f"0 2 {stage}",
         peace_ms=PEACE_MS,
     )  # fmt: skip
     while True:
         reply = yield call
         if reply.startswith(b"counted "):
-            yield from finish(engine, PUBLICATION.decode() + publication)
+            yield from finish(engine, COMMIT.decode() + commit)
             raise _uncounted(text_of(reply)[8:])
         if not number_after(b"moved ", reply):
             break

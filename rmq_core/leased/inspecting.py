@@ -15,7 +15,7 @@ from rmq_core.exchange.scripts import answered, script
 from rmq_core.kernel.keys import UNHELD, LeasedKeys, check_name
 from rmq_core.kernel.settling import settled_record
 from rmq_core.leased.claiming import chosen_by, isolation_of, reclaim_all, ungrouped
-from rmq_core.leased.publishing import PUBLICATION
+from rmq_core.leased.publishing import COMMIT
 from rmq_core.leased.reading import Part, any_part, any_parts, held_parts
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import IsolatedGroup, Lease
@@ -132,7 +132,7 @@ def held_call(engine: LeasedEngine, counted: Sequence[Any]) -> Call:
 def stats_of(counted: Sequence[Any], leased: int) -> QueueStats:
     """Return the numbers of a queue, from the replies of `count_call` and `held_call`."""
     ready, delayed, leases, dead, paused, oldest, now, ids, isolated = counted
-    leases -= sum(name.startswith(PUBLICATION) for name in ids)
+    leases -= sum(name.startswith(COMMIT) for name in ids)
     return QueueStats(ready, delayed, leased, leases, dead, age_s(oldest, now), bool(paused), isolated)
 
 

@@ -1,6 +1,6 @@
--- Commits the publication of stages, all or none; any client can then make their messages ready.
--- KEYS: slot  leases  staged, record of the publication  sink, the number of its last batch  ready  delayed  stages...
--- ARGV: seq  slot_ttl_ms  publication, its member of `leases`  batch, number of this batch, '' without a sink
+-- Commits stages, all or none; any client can then make their messages ready.
+-- KEYS: slot  leases  staged, record of the commit  sink, the number of its last batch  ready  delayed  stages...
+-- ARGV: seq  slot_ttl_ms  commit, its member of `leases`  batch, number of this batch, '' without a sink
 --       remembered_ms, how long to keep `sink`  peace_ms:number, how long until other clients make the messages ready
 --       max_ready:number, or 0  elements..., for each stage '<messages> <1 when plain> <id>'
 -- Reply: 'committed', 'before' (that batch or one of these stages was published), 'gone <id of a stage that is not
@@ -27,7 +27,7 @@ redis.call('ZCARD', leases)
 if total > 0 then
   for i = 1, #stages do redis.call('RPUSH', staged, elements[i]) end
   for i = 1, #stages do redis.call('PERSIST', stages[i]) end
-  redis.call('ZADD', leases, now + peace_ms, publication)
+  redis.call('ZADD', leases, now + peace_ms, commit)
 end
 if batch ~= '' then redis.call('SET', sink, batch, 'PX', remembered_ms) end
 return remember('committed')

@@ -1,7 +1,7 @@
 """Publishes and stages messages in chunks, each stored whole or not at all; confirms writes for `durability`.
 
 Several writers stage messages, which are invisible and expire; `publish_staged` makes all of them ready in one script,
-or none. If its caller then dies, the next claim finishes the move: an unfinished publication is kept in the leases set
+or none. If its caller then dies, the next claim finishes the move: an unfinished commit is kept in the leases set
 with a deadline.
 """
 
@@ -556,10 +556,10 @@ def _append(engine: LeasedEngine, chunk: Chunk, clock: ServerClock) -> Call | No
     return confirming(engine, call._replace(appended=appended))
 
 
-PUBLICATION = b"~+"
-"""Prefix of publications in the leases set; no caller can choose such a lease id."""
+COMMIT = b"~+"
+"""Prefix of commits of stages in the leases set; no caller can choose such a lease id."""
 _STAGED_WINDOW, _MOVED, _KEYED = 4, 4000, 1000
-PEACE_MS = 10_000  # after this long without progress, other clients finish a publication
+PEACE_MS = 10_000  # after this long without progress, other clients finish a commit
 _MONTH_S = 30 * 86400
 
 
@@ -616,17 +616,17 @@ def publish_staged(
     messages ready.
     """
     full = [each for each in stages if each.count]
-    publication = new_id()
+    commit_id = new_id()
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     keep_ms = milliseconds("remember", remember, minimum=0.001)
-    commit = partial(_commit, engine, publication, full, (sink, batch), keep_ms)
+    commit = partial(_commit, engine, commit_id, full, (sink, batch), keep_ms)
     if not (yield from _committed(engine, commit, sum(each.count for each in full))):
         yield from drop_staged(engine, full)
         return False
     if full:
         with suppress(QueueUnavailable):
-            yield from finish(engine, PUBLICATION.decode() + publication)
+            yield from finish(engine, COMMIT.decode() + commit_id)
     return True
 
 
@@ -641,8 +641,8 @@ def drop_staged(engine: LeasedEngine, stages: Iterable[Stage]) -> Exchange[None]
 
 
 def finish(engine: LeasedEngine, member: str) -> Exchange[int]:
-    """Move a publication's remaining messages to ready, in batches; return how many."""
-    record, total = engine.keys.staged(member.removeprefix(PUBLICATION.decode())), 0
+    """Move a commit's remaining messages to ready, in batches; return how many."""
+    record, total = engine.keys.staged(member.removeprefix(COMMIT.decode())), 0
     while True:
         listed = yield script("leased/scan", key=record, first=0, last=99)
         for element in listed or [b""]:
@@ -692,14 +692,14 @@ def _staged(entry: Entry) -> bytes:
 
 
 def _commit(
-    engine: LeasedEngine, publication: str, stages: Sequence[Stage], fence: tuple[str | None, int], remember_ms: int
+    engine: LeasedEngine, commit_id: str, stages: Sequence[Stage], fence: tuple[str | None, int], remember_ms: int
 ) -> Call:
     keys, (sink, batch) = engine.keys, fence
     named = "" if sink is None else check_name("sink", sink)
     number = "" if sink is None else whole("batch", batch)
     call = script(
-        "leased/publish_staged", keys, engine.settings, staged=keys.staged(publication), sink=keys.sink(named),
-        stages=[keys.stage(each.id) for each in stages], publication=PUBLICATION + publication.encode(), batch=number,
+        "leased/publish_staged", keys, engine.settings, staged=keys.staged(commit_id), sink=keys.sink(named),
+        stages=[keys.stage(each.id) for each in stages], commit=COMMIT + commit_id.encode(), batch=number,
         remembered_ms=remember_ms, peace_ms=PEACE_MS,
         elements=[f"{each.count} {each.plain:d} {each.id}" for each in stages],
     )  # fmt: skip
@@ -735,7 +735,7 @@ def _committed(engine: LeasedEngine, commit: Callable[[], Call], total: int) -> 
 
 
 def _empty(engine: LeasedEngine, member: str, record: bytes, element: bytes) -> Exchange[int]:
-    """Move one stage of a publication to ready, unless another client does."""
+    """Move one stage of a commit to ready, unless another client does."""
     plain, _, stage_id = element.decode().partition(" ")[2].partition(" ")
     total = 0
     while True:
@@ -760,6 +760,6 @@ def _move(
     return script(
         "leased/unstage", keys, staged=record, stage=keys.stage(stage_id),
         markers=[keys.dedup(bytes.fromhex(digest.decode())) for digest in digests if digest != b"-"],
-        publication=member, element=element, peace_ms=PEACE_MS, nonce=int(nonce()[:13], 16),
+        commit=member, element=element, peace_ms=PEACE_MS, nonce=int(nonce()[:13], 16),
         window_ms=engine.dedup_window_ms, count=left, most=len(digests) or _MOVED,
     )  # fmt: skip

@@ -1,10 +1,10 @@
--- Sets how the messages of a queue wait in groups. Messages that a plain queue holds become a publication, which any client
+-- Sets how the messages of a queue wait in groups. Messages that a plain queue holds become a commit, whose messages any client
 -- moves to their groups. Where fewer leases than before may hold a group, claims wait until the present leases have ended.
 -- A change lets groups that rest be looked at again, and wakes a waiting claim.
--- KEYS: slot  ready  format  leases  staged, record of the publication  stage, its messages  held_before  resting
+-- KEYS: slot  ready  format  leases  staged, record of the commit  stage, its messages  held_before  resting
 --       waiters  wake
 -- ARGV: seq  slot_ttl_ms  channel, of notifications  new_policy, the value of `ready`, see grouped/ready.lua
---       format_text, the value of `format`  publication, its member of `leases`  stage_id  peace_ms:number, how long
+--       format_text, the value of `format`  commit, its member of `leases`  stage_id  peace_ms:number, how long
 --         until other clients move the messages
 -- Reply: 'changed <messages to move>' or 'superseded'.
 -- include: clock
@@ -21,7 +21,7 @@ redis.call('SET', format, format_text) -- a full server refuses this first write
 if count > 0 then
   redis.call('RENAME', ready, stage)
   redis.call('RPUSH', staged, count .. ' 2 ' .. stage_id)
-  redis.call('ZADD', leases, clock() + peace_ms, publication)
+  redis.call('ZADD', leases, clock() + peace_ms, commit)
 end
 redis.call('SET', ready, new_policy)
 if before and before ~= new_policy and redis.call('EXISTS', resting) == 1 then

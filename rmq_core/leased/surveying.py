@@ -18,7 +18,7 @@ from rmq_core.leased.claiming import reclaim_all
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.expiring import OVERDUE
 from rmq_core.leased.inspecting import Glance, count_call, glance, held_call, stats_of
-from rmq_core.leased.publishing import PUBLICATION
+from rmq_core.leased.publishing import COMMIT
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.reports import QueueStats
 
@@ -66,7 +66,7 @@ def reclaim_expired(engine: LeasedEngine) -> Exchange[int]:
     found = 0
     for _ in range(_MOST):
         late = (yield from glance(engine)).late
-        found += sum(not name.startswith((PUBLICATION, OVERDUE)) for name in late)
+        found += sum(not name.startswith((COMMIT, OVERDUE)) for name in late)
         if not late or not (yield from reclaim_all(engine, late)):
             break
     return found

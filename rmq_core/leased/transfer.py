@@ -14,7 +14,7 @@ from rmq_core.kernel.registry import ready
 from rmq_core.kernel.transfer import KEEP_MS, PAGE, Cursor, ImportEntry, list_page, progress_key, states_only, stored
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.inspecting import leased_envelopes
-from rmq_core.leased.publishing import PUBLICATION
+from rmq_core.leased.publishing import COMMIT
 from rmq_core.leased.state import LeasedEngine
 
 STATES = export_record.STATES
@@ -88,7 +88,7 @@ def _leased_page(engine: LeasedEngine, cursor: Cursor) -> Exchange[StoredPage]:
     if not cursor:
         ids = yield Command(("ZRANGE", engine.keys.leases, 0, -1))
         names = [text_of(name) for name in ids]
-        cursor = ([name for name in names if not name.startswith(PUBLICATION.decode())], 0, 0)
+        cursor = ([name for name in names if not name.startswith(COMMIT.decode())], 0, 0)
     names, place, at = cursor
     if place == len(names):
         return StoredPage([], None)

@@ -1,7 +1,7 @@
--- Makes a queue in groups a plain one, in steps: moves up to 1,000 messages to a publication, by the order of turns, and after
+-- Makes a queue in groups a plain one, in steps: moves up to 1,000 messages to a commit, by the order of turns, and after
 -- the last of them makes it the list of ready messages. Until then the queue works as before.
--- KEYS: slot  ready  format  leases  staged, record of the publication  stage, its messages  waiters  wake
--- ARGV: seq  slot_ttl_ms  channel, of notifications  publication, its member of `leases`  element, of the record
+-- KEYS: slot  ready  format  leases  staged, record of the commit  stage, its messages  waiters  wake
+-- ARGV: seq  slot_ttl_ms  channel, of notifications  commit, its member of `leases`  element, of the record
 --       peace_ms:number, how long until other clients move the messages back to their groups
 -- Reply: 'moved <messages left in groups>', 'counted <publication that has not ended>' or 'superseded'.
 -- include: clock
@@ -40,12 +40,12 @@ local left = l.count
 if left == 0 then
   redis.call('DEL', ready, format)
   redis.call('UNLINK', groups, grouped, turns, suspects, resting, held_before, expiring, staged, publications, watchers)
-  redis.call('ZREM', leases, publication)
+  redis.call('ZREM', leases, commit)
   if redis.call('EXISTS', stage) == 1 then redis.call('RENAME', stage, ready) end
   local seen = awaited(waiters, wake)
   if seen then notify(waiters, wake, channel, clock(), seen, true) end
 else
   if redis.call('EXISTS', staged) == 0 then redis.call('RPUSH', staged, element) end
-  redis.call('ZADD', leases, clock() + peace_ms, publication)
+  redis.call('ZADD', leases, clock() + peace_ms, commit)
 end
 return remember('moved ' .. left)

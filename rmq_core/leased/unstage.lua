@@ -1,7 +1,7 @@
--- Makes the next messages of a publication ready or delayed, except those whose deduplication key is taken.
--- KEYS: slot  leases  staged, record of the publication  stage, its first one  ready  delayed  waiters  wake  timer
+-- Makes the next messages of a commit ready or delayed, except those whose deduplication key is taken.
+-- KEYS: slot  leases  staged, record of the commit  stage, its first one  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys of those of these messages that have one, in order
--- ARGV: seq  slot_ttl_ms  publication, its member of `leases`  element, the first of the record
+-- ARGV: seq  slot_ttl_ms  commit, its member of `leases`  element, the first of the record
 --       channel, of notifications  peace_ms:number, how long until other clients continue the move  nonce, of this call
 --       window_ms, of deduplication
 --       count, messages in the stage, '' when it is plain  most:number, how many to move
@@ -21,7 +21,7 @@ if earlier then return earlier end
 -- include: arrived
 -- include: distinct
 local first, plain = redis.call('LINDEX', staged, 0), count == ''
-if not first then redis.call('ZREM', leases, publication) end
+if not first then redis.call('ZREM', leases, commit) end
 local held = redis.call('LLEN', stage)
 if first ~= element or not (plain or held == tonumber(count)) then return refuse('elsewhere') end
 local now, seen = clock(), awaited(waiters, wake, timer)
@@ -78,8 +78,8 @@ while not plain and moved < most and bytes < 8388608 do
   moved = moved + #got
 end
 if moved == held then redis.call('LPOP', staged) end
-if redis.call('LLEN', staged) == 0 then redis.call('ZREM', leases, publication)
-else redis.call('ZADD', leases, 'XX', 'GT', now + peace_ms, publication) end
+if redis.call('LLEN', staged) == 0 then redis.call('ZREM', leases, commit)
+else redis.call('ZADD', leases, 'XX', 'GT', now + peace_ms, commit) end
 local early = seen and due and sooner(timer, due)
 if seen and (added or early) then notify(waiters, wake, channel, now, seen, early) end
 return remember('moved ' .. accepted .. ' ' .. moved - accepted .. ' ' .. held - moved)

@@ -67,6 +67,14 @@ def test_an_invalid_header_is_refused(written: dict[str, str], keys: str) -> Non
         load("one")
 
 
+def test_a_local_of_an_include_hides_no_parameter(written: dict[str, str]) -> None:
+    """A script would read the local instead, and do something else than it was asked to."""
+    written["room/one"] = "-- Does something.\n-- KEYS: none\n-- ARGV: policy\n-- include: a\nreturn policy\n"
+    written["room/include/a"] = "local old, policy = 1, 2\n"
+    with pytest.raises(ValueError, match=r"room/one.lua: a local, perhaps of an include, would hide .* policy"):
+        load("room/one")
+
+
 def test_an_include_is_preceded_by_its_own_includes_and_each_occurs_once(written: dict[str, str]) -> None:
     written["room/one"] = "-- Does something.\n-- KEYS: none\nfirst()\n-- include: a\n-- include: b\n"
     written["room/include/a"] = "-- include: b\nlocal a\n"
