@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
@@ -23,9 +23,10 @@ from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts, trace_headers
 from rmq_airflow.partitions import PartitionBy, apart, check_partitions
-from rmq_core import ConfigurationError, LeasedConfig, QueueUnavailable, RedisMessageQueueError, WorkQueue
+from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, WorkQueue
 from rmq_core.errors import Unsupported
 from rmq_core.messages import NewMessage
+from rmq_core.orchestrate import kept_open
 from rmq_core.protocol import require
 from rmq_core.reports import PublishReport
 
@@ -181,7 +182,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
             self._check(queue)
             spans = {} if hook.traced else trace_headers()  # a traced queue adds headers for the span that it makes
             try:
-                with _kept_open(queue, self.publication):
+                with kept_open(queue, self.publication):
                     self._publish_to(queue, chunks, {**TaskIdentity.of(context).headers, **spans}, total)
             finally:
                 refused = {"duplicates": total["duplicates"], "dropped": total["dropped"]}
@@ -242,20 +243,6 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
         if not called_later:
             self.messages = Unshown.wrapping(self.messages)
-
-
-@contextmanager
-def _kept_open(queue: Any, publication: str | None) -> Iterator[None]:
-    """Keep a publication from ending between two chunks. So it exists, too, if there are no messages."""
-    if publication is None:
-        yield
-        return
-    queue.open_publication(publication)
-    try:
-        yield
-    finally:
-        with suppress(QueueUnavailable):  # the messages are there; without this it ends some minutes later
-            queue.close_publication(publication)
 
 
 def _grouped(payloads: Iterable[Any], group_of: Callable[[Any], str]) -> Iterable[NewMessage]:

@@ -16,6 +16,7 @@ from rmq_core.orchestrate.claiming import (
     claim_as,
     conclude,
     has_left,
+    kept_open,
     publishing_as,
     refuse_foreign,
     with_publisher,
@@ -42,6 +43,6 @@ __all__ = [
     "ALERTS", "PUBLISHERS", "AlertLimits", "Claimant", "Claimed", "Counted", "DriverGuard", "Exceeded", "Grade",
     "Handover", "LeaseWatch", "LimitBounds", "OnSettled", "Relation", "Resolve", "Settleable", "StatsLimits",
     "Submission", "Threshold", "acting_as", "by_queue", "check_on_settled", "check_secrets", "chosen_groups",
-    "claim_as", "claimable", "conclude", "counted", "depth", "end_group", "has_left", "publishing_as",
+    "claim_as", "claimable", "conclude", "counted", "depth", "end_group", "has_left", "kept_open", "publishing_as",
     "refuse_foreign", "repeat_after_s", "resolve_secret", "tools_of", "with_publisher",
 ]  # fmt: skip

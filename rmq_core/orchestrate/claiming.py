@@ -11,6 +11,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
@@ -20,6 +21,7 @@ from rmq_core.errors import (
     LeaseAlreadySettled,
     LeaseLost,
     LeaseOwnedByOther,
+    QueueUnavailable,
     RedisMessageQueueError,
 )
 from rmq_core.exchange import Exchange
@@ -225,6 +227,20 @@ def publishing_as(queue: Q, publisher: Publisher) -> Q:
     """
     begin_with(queue, functools.partial(_named, publisher))
     return queue
+
+
+@contextmanager
+def kept_open(queue: Any, publication: str | None) -> Iterator[None]:
+    """Keep a publication, if one is named, from ending before the block has; so it exists without messages too."""
+    if publication is None:
+        yield
+        return
+    queue.open_publication(publication)
+    try:
+        yield
+    finally:
+        with suppress(QueueUnavailable):  # the messages are there; without this it ends some minutes later
+            queue.close_publication(publication)
 
 
 def with_publisher(message: Any, publisher: Mapping[str, str]) -> Any:

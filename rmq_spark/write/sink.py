@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -30,6 +30,7 @@ from rmq_core import (
     Stage,
     Unsupported,
 )
+from rmq_core.orchestrate import kept_open
 from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, text, whole
 from rmq_spark.place.shards import Payload, Router, open_shards
 from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source, publisher_headers
@@ -110,14 +111,14 @@ class Sink:
     def end(self) -> None:
         """Let a publication end that `begin` has opened."""
         if self.direct and self.publication is not None:
-            with self.open() as queue:
-                _close(queue, self.publication)
+            with self.open() as queue, suppress(QueueUnavailable):  # it ends some minutes later then
+                queue.close_publication(self.publication)
 
     def publish(self, written: Iterable[WriterCommitMessage | None], sink: str | None, batch: int) -> None:
         """Publish the tasks' stages, unless this sink has already published the batch."""
         if self.direct:
             return
-        with self.open() as queue, _kept_open(queue, self.publication):
+        with self.open() as queue, kept_open(queue, self.publication):
             published = queue.publish_staged(stages_of(written), sink=sink, batch=batch)
         if not published:
             log.warning(
@@ -144,23 +145,6 @@ class Sink:
             for messages in batches:
                 for shard, some in router.sorted(messages).items():
                     queues[shard].publish_many(some, headers=headers)
-
-
-@contextmanager
-def _kept_open(queue: LeasedQueue, publication: str | None) -> Iterator[None]:
-    if publication is None:
-        yield
-        return
-    queue.open_publication(publication)
-    try:
-        yield
-    finally:
-        _close(queue, publication)
-
-
-def _close(queue: LeasedQueue, publication: str) -> None:
-    with suppress(QueueUnavailable):  # the rows are published; without this it ends some minutes later
-        queue.close_publication(publication)
 
 
 class SinkWriter:
