@@ -459,7 +459,8 @@ def _remember(engine: LeasedEngine, request: LeaseRequest) -> None:
 def ungrouped(engine: LeasedEngine) -> errors.ConfigurationError:
     return errors.ConfigurationError(
         f"groups must be None: queue {engine.name!r} lets nobody choose groups, because it has none, or a rate;"
-        " it needs queue.admin.configure(groups='fair', reset=['rate', 'group_rate'])"
+        " it needs queue.admin.configure(groups='fair', reset=['rate', 'group_rate']), or"
+        f" `rmq configure {engine.name} groups=fair`"
     )
 
 
