@@ -1,8 +1,7 @@
 """Airlines take turns, a rerun comes first, and the report starts when everything that the run published is done.
 
-An empty queue does not tell that: other runs and programs take messages from it too, and may still work on some of this
-run. So the tasks that publish name the run as the publication of their messages, and a sensor after them waits for the
-end of that publication, whoever works on it.
+An empty queue is no sign of that, because a worker elsewhere may still process messages of this run. So the
+publishing tasks name the run as the publication of their messages, and a sensor after them waits for its end.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from rmq_core.exchange import Command, Exchange
 from rmq_core.exchange.loading import LAYOUTS, load, names
 from rmq_core.exchange.scripts import FORMATS, format_key
 from rmq_core.kernel.keys import QUEUES, queues_of
-from rmq_core.observe.history import pause_told
+from rmq_core.observe.history import pause_reason
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 
 _CALL = re.compile(r"""redis\.p?call\(\s*['"]([A-Z]+)['"](?:\s*,\s*['"]([A-Z]+)['"])?""")
@@ -496,7 +496,7 @@ def paused(queue: Any) -> str | None:
 def why_paused(queue: Any) -> str:
     """Return who paused a paused queue, and why; `paused` alone where the user may not read its history."""
     try:
-        return pause_told(queue.admin.marks())
+        return pause_reason(queue.admin.marks())
     except RedisMessageQueueError:
         return "paused"
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from itertools import islice
@@ -20,15 +20,28 @@ from rich.text import Text
 
 from rmq_cli import records
 from rmq_cli.doctor_checks import why_paused
-from rmq_cli.opening import LOCAL, At, Count, Json, Queue, Queues, Registered, Server, Url, argument, connected, option
+from rmq_cli.opening import (
+    LOCAL,
+    At,
+    Count,
+    Json,
+    Queue,
+    Queues,
+    Registered,
+    Server,
+    Url,
+    argument,
+    connected,
+    option,
+    time_given,
+)
 from rmq_cli.output import Exit, Keyboard, ago, complain, console, emit, note, plain, say, show, table
 from rmq_cli.records import held_leases, held_otherwise
 from rmq_core.admin.verbs import can, lacking_verb
 from rmq_core.envelope.codec import Message
-from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError
+from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.observe.history import Step, Timeline
-from rmq_core.policy import of_text
 from rmq_core.protocol import WorkQueue
 from rmq_core.reports import Publication, QueueStats
 
@@ -197,19 +210,10 @@ def publication(queue: Queue, name: _Publication, *, wait: _WaitForEnd = None, a
         if not can(opened, "publications"):
             raise lacking_verb(opened.discipline, "publications")
         read: Any = opened
-        found = read.publication(name, wait=0 if wait is None else _duration(wait))
+        found = read.publication(name, wait=time_given("--wait", wait) or 0)
     _show_publications(queue, [found], as_json=at.as_json)
     if wait is not None and not found.done:
         raise typer.Exit(Exit.FAILED)
-
-
-def _duration(text: str) -> timedelta | float:
-    if isinstance(given := of_text(text), timedelta):
-        return given
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigurationError(f"--wait: write seconds, or a duration as 10m, not {text!r}") from None
 
 
 def publications(queue: Queue, *, count: Count = 20, at: At) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ from rmq_core.exchange import Command, Exchange
 from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.kernel.registry import named_in
 from rmq_core.orchestrate.handover import SECRETS
+from rmq_core.policy import of_text
 from rmq_core.protocol import DEFAULT, DISCIPLINES, WorkQueue, open_queue
 
 LOCAL = "redis://localhost:6379/0"
@@ -83,6 +85,17 @@ _PATIENCE_S = 2.0
 
 class Options:
     """Base of the dataclasses that hold options of several commands, such as where Redis is; see `command`."""
+
+
+def time_given(option: str, text: str | None, *, moments: bool = False) -> Any:
+    """Return the value of an option: seconds or a duration, with `moments` also a point in time; None without one."""
+    if text is None or isinstance(given := of_text(text), timedelta):
+        return None if text is None else given
+    for read in (float, datetime.fromisoformat) if moments else (float,):
+        with suppress(ValueError):
+            return read(text)
+    also = ", or 2026-05-01T12:00+02:00" if moments else ""
+    raise ConfigurationError(f"{option}: write seconds, or a duration as 10m{also}, not {text!r}")
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

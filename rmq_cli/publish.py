@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from rmq_cli import records
-from rmq_cli.opening import At, Queue, argument, option
+from rmq_cli.opening import At, Queue, argument, option, time_given
 from rmq_cli.output import counted, emit, say
 from rmq_core.envelope.codec import Payload
 from rmq_core.errors import ConfigurationError, PayloadError, Unsupported
-from rmq_core.policy import of_text
 from rmq_core.protocol import DEFAULT
 
 _Payloads = Annotated[
@@ -70,7 +67,12 @@ def publish(
     key_of = _key(dedup_key, payload or ())
     with at.queue(queue, new=True) as opened:
         kind = opened.discipline
-        wanted = {"group": group, "priority": priority, "publication": publication, "expires": _time(expires)}
+        wanted = {
+            "group": group,
+            "priority": priority,
+            "publication": publication,
+            "expires": time_given("--expires", expires, moments=True),
+        }
         turn = {name: given for name, given in wanted.items() if given is not None}
         if turn and kind != DEFAULT:
             raise Unsupported(kind, " and ".join(turn), (DEFAULT,))
@@ -128,16 +130,6 @@ def _key(dedup_key: str | None, given: Sequence[str]) -> Callable[[Any], str] | 
     if len(given) != 1:
         raise ConfigurationError("--dedup-key is the key of one payload; for many, `rmq configure` dedup=true")
     return lambda _: dedup_key
-
-
-def _time(text: str | None) -> Any:
-    """Return seconds, a duration or a point in time."""
-    if text is None or isinstance(given := of_text(text), timedelta):
-        return None if text is None else given
-    for read in (float, datetime.fromisoformat):
-        with suppress(ValueError):
-            return read(text)
-    raise ConfigurationError(f"--expires: write seconds, a duration as 1h, or 2026-05-01T12:00+02:00, not {text!r}")
 
 
 def _headers(pairs: Sequence[str]) -> dict[str, str] | None:

@@ -45,7 +45,7 @@ from rmq_core.exchange import Exchange
 from rmq_core.leased.aio import of_each
 from rmq_core.leased.inspecting import Overview, dead_letters, overview
 from rmq_core.leased.state import LeasedEngine
-from rmq_core.observe.history import HistoryPoint, pause_told
+from rmq_core.observe.history import HistoryPoint, pause_reason
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
 from rmq_core.reports import QueueStats
 
@@ -276,7 +276,7 @@ class Console:
             shown = stats_shown(name, discipline, stats)
             if stats.paused:
                 with suppress(WrongKeyType):
-                    shown["pause"] = pause_told(await queue.admin.marks())
+                    shown["pause"] = pause_reason(await queue.admin.marks())
             if lease_id is None:
                 most = min(offset + count, LEASES_LISTED)
                 leases = (await queue.admin.leases(most) if can(queue, "leases") else [])[offset : offset + count]

@@ -180,7 +180,7 @@ class Breaker:
         return f"{self.dead} {milliseconds('pause_after_dead.within', self.within)}"
 
     @property
-    def told(self) -> str:
+    def reason(self) -> str:
         """The reason of a pause: `20 dead letters within 10 minutes`."""
         number, unit = self._span
         letters = "1 dead letter" if self.dead == 1 else f"{self.dead} dead letters"

@@ -24,7 +24,6 @@ from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts, trace_headers
 from rmq_airflow.partitions import PartitionBy, apart, check_partitions
 from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, WorkQueue
-from rmq_core.errors import Unsupported
 from rmq_core.messages import NewMessage
 from rmq_core.orchestrate import kept_open
 from rmq_core.protocol import require
@@ -169,11 +168,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         check_discipline(queue)
         asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
-        if (self.group, self.priority) != (None, None):
+        if any(value is not None for value in (self.group, self.priority, self.publication, self.expires)):
             require(queue, type(self).__name__, "groups")
-        in_groups = (self.expires, self.publication)
-        if queue.discipline != "leased" and any(value is not None for value in in_groups):
-            raise Unsupported(queue.discipline, "publications and messages that expire", ("leased",))
 
     def _publish(
         self, hook: RedisQueueHook, name: str, chunks: Iterable[list[Any]], context: Context, total: PublishedReport

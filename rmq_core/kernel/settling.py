@@ -144,12 +144,12 @@ def without_report(engine: Reporting, reply: bytes) -> bytes:
     kept, number, breaker = reported_in(engine, reply)
     engine.state(Operation.DROP, number)
     if breaker:
-        told = Breaker.of_stored(breaker).told  # not that of the config: settings may have changed with this reply
-        engine.state(Act.PAUSE, by=BREAKER, reason=told)
+        reason = Breaker.of_stored(breaker).reason  # not that of the config: settings may have changed with this reply
+        engine.state(Act.PAUSE, by=BREAKER, reason=reason)
         _log.warning(
             "queue %r paused itself after %s: claims get nothing, and publishing goes on. See why they died with"
             " `rmq dlq reasons QUEUE`, fix or roll back the consumer, then `rmq resume QUEUE` (in Python,"
-            " `queue.admin.resume()`)", engine.name, told,
+            " `queue.admin.resume()`)", engine.name, reason,
         )  # fmt: skip
     return kept
 

@@ -228,12 +228,12 @@ def _wait(
         yield from reclaim_all(engine, late)
         if not late and not block:
             return None
-        if request.groups is None and len(words) > 3:
-            yield Sleep(block / 1000)  # no message can be claimed earlier; an idle server ends a BLPOP up to 0.1 s late
-            block = 0
         if request.groups is not None:
             if block and len(words) > 3:
                 yield from _await_news(engine, request.groups.encode().split(b"\0"), int(words[3]) + block, words[3:])
+            block = 0
+        elif len(words) > 3:
+            yield Sleep(block / 1000)  # no message can be claimed earlier; an idle server ends a BLPOP up to 0.1 s late
             block = 0
 
 

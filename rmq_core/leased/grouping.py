@@ -1,4 +1,6 @@
-"""Groups: sets and removes how the messages of a queue wait in groups.
+"""Groups: sets and removes how the messages of a queue wait in groups, and lists them.
+
+It lists publications too, which are counted only in a queue with groups.
 
 A queue with groups is stored in format 2: a deque for each group takes the place of the list of ready messages, by the
 files in `grouped`. All other scripts are those of a plain queue, which therefore costs what it cost.
@@ -6,8 +8,9 @@ files in `grouped`. All other scripts are those of a plain queue, which therefor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 from rmq_core.envelope.codec import new_id
 from rmq_core.errors import ConfigurationError
@@ -21,6 +24,7 @@ from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import Groups, Rate, moment, policy_text, whole
 from rmq_core.reports import GroupStats, Publication
 
+R = TypeVar("R")
 _FORMAT = 2
 _SCANS, _A_PAGE = 100, 1000
 
@@ -31,13 +35,13 @@ def groups(engine: LeasedEngine, count: int = 20) -> Exchange[list[GroupStats]]:
     Of more than 100,000 groups, it looks through about so many. Groups without waiting messages are listed while a
     lease holds them.
     """
-    most, found, cursor = whole("count", count, minimum=1), list[tuple[str, list[str]]](), 0
-    for _ in range(_SCANS):
-        cursor, page = yield Command(("HSCAN", engine.keys.groups, cursor, "COUNT", _A_PAGE))
-        found += [(name, record.split(" ")) for name, record in _pairs(page).items() if name != "\0"]
-        found = sorted(found, key=lambda each: (-int(each[1][3]), -int(each[1][4]), each[0]))[:most]
-        if int(cursor) == 0:
-            break
+
+    def listed(name: str, record: str) -> tuple[str, list[str]] | None:
+        return None if name == "\0" else (name, record.split(" "))
+
+    found = yield from _first(
+        engine.keys.groups, count, listed, lambda each: (-int(each[1][3]), -int(each[1][4]), each[0])
+    )
     if not found:
         return []
     times = yield script("leased/resting", engine.keys, names=[name for name, _ in found])
@@ -50,12 +54,23 @@ def publications(engine: LeasedEngine, count: int = 20) -> Exchange[list[Publica
     Of the others, the newest ended come first. [] for a queue that counts none. Of more than 100,000, it looks through
     about so many.
     """
-    most, found, cursor = whole("count", count, minimum=1), list[Publication](), 0
     now_ms = int((yield from server_time(engine)).timestamp() * 1000)
+    return (
+        yield from _first(
+            engine.keys.publications, count, lambda name, stored: Publication.of(name, stored, now_ms), _order
+        )
+    )
+
+
+def _first(
+    key: bytes, count: int, read: Callable[[str, str], R | None], order: Callable[[R], Any]
+) -> Exchange[list[R]]:
+    """Return what is first in this order among the fields of a hash, at most `count`; of very many, some are read."""
+    most, found, cursor = whole("count", count, minimum=1), list[R](), 0
     for _ in range(_SCANS):
-        cursor, page = yield Command(("HSCAN", engine.keys.publications, cursor, "COUNT", _A_PAGE))
-        found += [Publication.of(name, stored, now_ms) for name, stored in _pairs(page).items()]
-        found = sorted(found, key=_order)[:most]
+        cursor, page = yield Command(("HSCAN", key, cursor, "COUNT", _A_PAGE))
+        made = (read(name, value) for name, value in _pairs(page).items())
+        found = sorted([*found, *(each for each in made if each is not None)], key=order)[:most]
         if int(cursor) == 0:
             break
     return found

@@ -41,8 +41,8 @@ def close_publication(engine: LeasedEngine, name: str) -> Exchange[None]:
 
 def _open(engine: LeasedEngine, name: str, change: int) -> Exchange[None]:
     checked_group(name, "publication")
-    yield from counting(engine, name)
-    refuse_uncounted(engine)
+    yield from learn_groups(engine)
+    require_groups(engine, "publication")
     yield from ready(engine, DISCIPLINE)
     yield script("leased/open_publication", engine.keys, name=name, change=change, keep_ms=_WEEK_MS)
 
@@ -72,8 +72,8 @@ def publication(engine: LeasedEngine, name: str, *, wait: timedelta | float = 0)
 
     checked_group(name, "publication")
     wait_ms, until, waiter = milliseconds("wait", wait), None, new_id()
-    yield from counting(engine, name)
-    refuse_uncounted(engine)
+    yield from learn_groups(engine)
+    require_groups(engine, "publication")
     left = wait_ms
     while True:
         block_ms = min(5000, left)
@@ -87,17 +87,17 @@ def publication(engine: LeasedEngine, name: str, *, wait: timedelta | float = 0)
         yield Listen(("BLPOP", engine.keys.finished, blocks_for(min(5000, left))), min(5000, left))
 
 
-def refuse_uncounted(engine: LeasedEngine) -> None:
-    """Raise ConfigurationError for a queue that counts no publications."""
+def require_groups(engine: LeasedEngine, parameter: str) -> None:
+    """Raise ConfigurationError for a queue without groups, which ignores this parameter."""
     if engine.config.groups is None:
         raise ConfigurationError(
-            f"publication: queue {engine.name!r} counts none, because it has no groups;"
-            " queue.admin.configure(groups='fair') lets it do so"
+            f"{parameter}: queue {engine.name!r} ignores it, because it has no groups;"
+            " queue.admin.configure(groups='fair') gives it some"
         )
 
 
-def counting(engine: LeasedEngine, publication: str | None, expires: object = None) -> Exchange[None]:
-    """Learn whether this queue has groups, if a publication or an expiry needs them and none are known."""
-    if (publication is not None or expires is not None) and engine.config.groups is None:
-        engine.look_at = 0.0  # another program may have set groups just now
+def learn_groups(engine: LeasedEngine) -> Exchange[None]:
+    """Read the settings again if this client knows of no groups: another program may have set some just now."""
+    if engine.config.groups is None:
+        engine.look_at = 0.0
         yield from fresh(engine)

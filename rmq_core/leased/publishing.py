@@ -36,7 +36,7 @@ from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.expiring import bury
-from rmq_core.leased.publications import counting, opened, refuse_uncounted
+from rmq_core.leased.publications import learn_groups, opened, require_groups
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import (
@@ -114,15 +114,22 @@ class Belonging(NamedTuple):
             own[PRIORITY_HEADER] = checked_priority(priority)
         if publication is not None:
             own[PUBLICATION_HEADER] = checked_group(publication, "publication")
-            refuse_uncounted(engine)
+            require_groups(engine, "publication")
         if expires is not None:
             own[EXPIRES_HEADER] = checked_expiry(expires)
-        if self.expires is not None and engine.config.groups is None:
-            raise ConfigurationError(
-                f"expires: in queue {engine.name!r} messages do not wait in groups, so nothing would remove one that"
-                " has expired; set groups first, as by queue.admin.configure(groups='fair')"
-            )
+        if self.expires is not None:
+            require_groups(engine, "expires")
         return own
+
+
+_NOWHERE = Belonging()
+
+
+def _belonging(engine: LeasedEngine, to: Belonging, headers: Mapping[str, str] | None) -> Exchange[Any]:
+    """Return the headers of messages that a call says to belong there."""
+    if to.publication is not None or to.expires is not None:
+        yield from learn_groups(engine)
+    return to.written(engine, headers)
 
 
 class Entry(NamedTuple):
@@ -216,8 +223,9 @@ def publish(
     zone; only in a queue with groups, else it raises ConfigurationError. These four are stored as headers. Raises
     PayloadError if unstorable, QueueFull if the queue is full, NotDurable if stored without the configured durability.
     """
-    yield from counting(engine, publication, expires)
-    headers = Belonging(group, priority, publication, expires).written(engine, headers)
+    to = Belonging(group, priority, publication, expires)
+    if headers is not None or to != _NOWHERE:  # else this costs nothing
+        headers = yield from _belonging(engine, to, headers)
     entry = _entry(engine, payload, dedup_key, encode_headers(headers), delay_in_ms(delay))
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
@@ -259,8 +267,7 @@ def publish_many(
     counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay changes. A
     `publication` has not ended before this call has, and exists without messages too.
     """
-    yield from counting(engine, publication, expires)
-    headers = Belonging(group, priority, publication, expires).written(engine, headers)
+    headers = yield from _belonging(engine, Belonging(group, priority, publication, expires), headers)
     many = _publish_many(engine, payloads, dedup_key, delay, headers)
     return (yield from many if publication is None else opened(engine, publication, many))
 
@@ -582,8 +589,7 @@ def stage(
     count from when they are published. Raises PayloadError if one is unstorable, QueueFull at the server's `maxmemory`,
     StageLost if the stage expired.
     """
-    yield from counting(engine, publication, expires)
-    headers = Belonging(group, priority, publication, expires).written(engine, headers)
+    headers = yield from _belonging(engine, Belonging(group, priority, publication, expires), headers)
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)

@@ -1,4 +1,4 @@
--- Tells from when on claims may get the next message of groups; changes nothing.
+-- Returns when claims may get the next message of each of these groups; changes nothing.
 -- KEYS: ready
 -- ARGV: names..., of groups
 -- Reply: for each group a time in ms, 0 for now, or 'inf' when a lease has to end first; nothing where there are no groups.

@@ -209,7 +209,7 @@ class Mark:
         return {**asdict(self), "at": self.at.isoformat()}
 
 
-def pause_told(marks: Sequence[Mark]) -> str:
+def pause_reason(marks: Sequence[Mark]) -> str:
     """Return who paused a queue that is paused, and why: `paused by the breaker: 20 dead letters within 10 minutes`.
 
     If several did, the first counts. It is `paused` alone if no mark tells, such as that of a client without history.

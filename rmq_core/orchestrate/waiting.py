@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
@@ -147,6 +148,15 @@ class Waiter:
     publication: str | None = None
     context: Context = field(default_factory=copy_context)
     reported: bool = False
+
+    def end(self, found: Any) -> None:
+        """Resolve the wait, unless it was cancelled; an exception is raised in it."""
+        if self.answer.done():
+            return
+        if isinstance(found, Exception):
+            self.answer.set_exception(found)
+        else:
+            self.answer.set_result(found)
 
     def report_pause(self, backlog: Backlog) -> None:
         """Call `on_pause` once in a pause, in the context of the wait: the logs of programs depend on it."""
@@ -291,8 +301,7 @@ class WaitHub:
                 await watch.pause(await self._poll(watch))
         except Exception as error:  # every waiter must receive the error
             for waiter in watch.waiters:
-                if not waiter.answer.done():
-                    waiter.answer.set_exception(error)
+                waiter.end(error)
             watch.waiters.clear()
         finally:
             if self._watches.get(name) is watch and not watch.waiters:
@@ -306,34 +315,34 @@ class WaitHub:
         watch.asked.clear()
         backlog, due_s = await watch.poller.poll(watch.engine, watch.driver, watch.groups)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
-        for waiter in list(watch.waiters):
-            if waiter.publication is not None:
-                await self._end(watch, waiter)
-                continue
+        await self._end(watch)
+        for waiter in [each for each in watch.waiters if each.publication is None]:
             waiter.report_pause(backlog)
             if waiter.enough.met_by(backlog):
                 watch.waiters.discard(waiter)
-                if not waiter.answer.done():
-                    waiter.answer.set_result(backlog)
+                waiter.end(backlog)
             else:
                 pause_s = min(pause_s, waiter.enough.met_in(backlog, _LONGEST_S))
         return max(0.001, pause_s)
 
-    async def _end(self, watch: WatchedQueue, waiter: Waiter) -> None:
-        """Resolve the wait for a publication that has ended. The notification was requested before it is read."""
-        try:
-            found = await watch.driver.run(publication(watch.engine, waiter.publication or ""))
-        except ConfigurationError as error:
-            if not waiter.answer.done():
-                waiter.answer.set_exception(error)
-        else:
-            if not found.done:
-                return
-            if not waiter.answer.done():
-                waiter.answer.set_result(found)
-        finally:
-            await watch.driver.close()
-        watch.waiters.discard(waiter)
+    async def _end(self, watch: WatchedQueue) -> None:
+        """Resolve the waits for publications that have ended. The notification was requested before these are read."""
+        waiting = defaultdict[str, list[Waiter]](list)
+        for waiter in watch.waiters:
+            if waiter.publication is not None:
+                waiting[waiter.publication].append(waiter)
+        for name, waiters in waiting.items():
+            found: Publication | ConfigurationError
+            try:
+                found = await watch.driver.run(publication(watch.engine, name))
+            except ConfigurationError as error:
+                found = error
+            finally:
+                await watch.driver.close()
+            if isinstance(found, ConfigurationError) or found.done:
+                for waiter in waiters:
+                    watch.waiters.discard(waiter)
+                    waiter.end(found)
 
     def _notify(self, channel: bytes) -> None:
         for watch in self._watches.values():

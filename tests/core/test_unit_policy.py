@@ -78,7 +78,7 @@ def test_durability_waits_for_append_only_files() -> None:
     ],
 )
 def test_a_breaker_has_a_text_for_people_and_one_for_scripts(breaker: Breaker, text: str, told: str) -> None:
-    assert (as_text(breaker), breaker.told) == (text, told)
+    assert (as_text(breaker), breaker.reason) == (text, told)
     assert of_text(text) == Breaker.of_stored(breaker.stored) == breaker
 
 

@@ -10,7 +10,7 @@ local function awaited(waiters, wake, timer)
   return {tokens = redis.call('LLEN', wake), paused = redis.call('ZSCORE', waiters, '=')}
 end
 local function tell(now, everyone)
-  local names, told = {}, {}
+  local names, awaited_now = {}, {}
   if not everyone then
     for name, r in pairs(known) do
       if r and r.count > 0 and in_line(r) then names[#names + 1] = string.match(name, '^[^\1\2]*') end
@@ -18,12 +18,12 @@ local function tell(now, everyone)
     for lo = 1, #names, 4000 do
       local until_ms = redis.call('ZMSCORE', wanted, unpack(names, lo, math.min(#names, lo + 3999)))
       for i = 1, #until_ms do
-        if until_ms[i] and tonumber(until_ms[i]) >= now then told[#told + 1] = names[lo + i - 1] .. '\0' end
+        if until_ms[i] and tonumber(until_ms[i]) >= now then awaited_now[#awaited_now + 1] = names[lo + i - 1] .. '\0' end
       end
     end
-    if #told == 0 then return end
+    if #awaited_now == 0 then return end
   end
-  redis.call('XADD', news, 'MAXLEN', 64, '*', 'groups', table.concat(told))
+  redis.call('XADD', news, 'MAXLEN', 64, '*', 'groups', table.concat(awaited_now))
   redis.call('PEXPIRE', news, 60000)
 end
 local function notify(waiters, wake, channel, now, seen, everyone)

@@ -1,5 +1,5 @@
 -- bury() makes dead letters of messages that expired while they waited, of 500 or about 8 MiB at a time, and returns how many
--- more have expired. It adds '~!' to the ids of expired leases while there are some that no client was told of.
+-- more have expired. While the ids of some have been returned to no client, it adds '~!' to the ids of expired leases.
 -- KEYS: dead
 -- include: list_expired
 -- include: publications

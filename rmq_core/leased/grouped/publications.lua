@@ -8,11 +8,7 @@
 -- include: group_in
 local FIELDS, SILENT_MS = {'total', 'waiting', 'leased', 'dead', 'removed', 'publishers', 'until_ms', 'ended_ms'}, 600000
 local counts = {}
-local function publication_of(envelope)
-  if not string.find(envelope, '"rmq-publication":"', 1, true) then return nil end
-  local length, stop = string.match(envelope, '^%d+ %d+ (%d+) ()')
-  return length and header_in(envelope, stop + length, '"rmq-publication":"')
-end
+local function publication_of(envelope) return stored_header(envelope, '"rmq-publication":"') end
 -- Returns the counts of a publication; false without any, unless they are to be begun.
 local function counts_of(name, begin)
   local c = counts[name]
@@ -54,7 +50,8 @@ local function counted(envelopes, changes)
   end
   return found
 end
--- Stores the counts that were changed, and tells who waits for the end of a publication. A script calls it last.
+-- Stores the changed counts, and wakes the callers that wait for the end of a publication. A script calls it after all
+-- changes.
 local function keep_counts()
   local ended, now = false, nil
   for name, c in pairs(counts) do

@@ -3,11 +3,7 @@
 --         acked as a whole is free, so that an ack reads no messages
 --       leases
 -- include: group_in
-local function digest_in(envelope)
-  if not string.find(envelope, '"rmq-unique":"', 1, true) then return nil end
-  local length, stop = string.match(envelope, '^%d+ %d+ (%d+) ()')
-  return length and header_in(envelope, stop + length, '"rmq-unique":"')
-end
+local function digest_in(envelope) return stored_header(envelope, '"rmq-unique":"') end
 local function digests_in(envelopes)
   local found = {}
   for i = 1, #envelopes do found[#found + 1] = digest_in(envelopes[i]) end

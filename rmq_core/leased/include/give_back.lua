@@ -14,7 +14,6 @@
 -- include: front
 -- include: ended
 -- include: trimmed
--- include: breaker
 -- include: fitting
 local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
@@ -59,8 +58,9 @@ local function place(envelopes, keys, how, indexes)
   if #dead > 0 then
     cut(keys.dead, redis.call('LPUSH', keys.dead, unpack(dead)), how.max_dead)
     if died then died(dead) end
-    if breaker ~= '' and trips(keys.dead, how.now) and redis.call('ZADD', waiters, 0, '=') == 1 then
-      tripped = ' ' .. breaker
+    if breaker ~= '' then
+-- include: breaker
+      if trips(keys.dead, how.now) and redis.call('ZADD', waiters, 0, '=') == 1 then tripped = ' ' .. breaker end
     end
   end
   if #failed > 0 then

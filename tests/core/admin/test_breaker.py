@@ -24,7 +24,7 @@ from rmq_core.envelope.export_record import StoredMessage
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.jobs import JobsConfig
 from rmq_core.kernel.base import tools_of
-from rmq_core.observe.history import pause_told
+from rmq_core.observe.history import pause_reason
 from rmq_core.policy import Breaker
 from tests.core.leases import blocked, driver_of, engine_of, eventually, handler_of, key
 from tests.core.worlds import World
@@ -32,7 +32,7 @@ from tests.core.worlds import World
 _DIED = re.compile(rb"\t(\d{13})\t")
 ABLE = ("leased", "jobs")
 SPAN_S = 600
-TOLD = "3 dead letters within 10 minutes"
+REASON = "3 dead letters within 10 minutes"
 CONFIGS: dict[str, Any] = {
     "leased": LeasedConfig(max_deliveries=1, lease=SPAN_S),
     "jobs": JobsConfig(max_attempts=1, lease=SPAN_S),
@@ -114,10 +114,10 @@ def test_a_queue_pauses_itself_and_says_once_why_and_how_to_go_on(
         assert queue.stats().paused is expected
     assert queue.claim() is None
     assert queue.stats()[:1] == (2,)
-    assert eventually(lambda: pauses(queue)) == [("breaker", TOLD)]
-    assert pause_told(queue.admin.marks()) == f"paused by the breaker: {TOLD}"
+    assert eventually(lambda: pauses(queue)) == [("breaker", REASON)]
+    assert pause_reason(queue.admin.marks()) == f"paused by the breaker: {REASON}"
     (line,) = lines(caplog)
-    assert f"queue 'q' paused itself after {TOLD}" in line
+    assert f"queue 'q' paused itself after {REASON}" in line
     assert "`rmq resume QUEUE`" in line
     assert caplog.records[-1].levelno == logging.WARNING
 
@@ -137,7 +137,7 @@ def test_a_batch_that_dies_at_once_trips_the_breaker_and_one_that_dies_slowly_do
     assert not queue.stats().paused
     queue.nack(lease, lease.messages[2:])
     assert (queue.stats().dead, queue.stats().paused) == (13, True)
-    assert pauses(queue) == [("breaker", TOLD)]
+    assert pauses(queue) == [("breaker", REASON)]
 
 
 @pytest.mark.parametrize("discipline", ABLE)
@@ -173,8 +173,8 @@ def test_a_queue_that_somebody_has_paused_stays_his(
     assert (queue.stats().dead, queue.stats().paused) == (4, True)
     assert len(queue.admin.marks()) == 2, "that of configure, and his"
     assert not lines(caplog)
-    assert pause_told(queue.admin.marks()).startswith("paused by ")
-    assert "breaker" not in pause_told(queue.admin.marks())
+    assert pause_reason(queue.admin.marks()).startswith("paused by ")
+    assert "breaker" not in pause_reason(queue.admin.marks())
 
 
 class Oracle:
@@ -300,7 +300,7 @@ def test_a_call_whose_reply_was_lost_pauses_and_says_so_once(
     assert lost
     assert (queue.stats().dead, queue.stats().paused) == (3, True)
     client.close()
-    assert pauses(queue) == [("breaker", TOLD)]
+    assert pauses(queue) == [("breaker", REASON)]
     assert len(lines(caplog)) == 1
 
 
@@ -317,7 +317,7 @@ def test_the_reason_is_that_of_the_script_although_the_setting_changed_with_its_
     queue.nack(lease)
     assert queue.config.pause_after_dead is None
     assert queue.stats().paused
-    assert pauses(queue) == [("breaker", TOLD)]
+    assert pauses(queue) == [("breaker", REASON)]
 
 
 @pytest.mark.parametrize("discipline", ABLE)
