@@ -30,7 +30,7 @@ $(STAMP): | $(BIN)/uv
 $(BIN)/uv:
 	$(PYTHON) tools/make_venv.py $(VENV)
 
-demo: $(STAMP) ## the main job on real flights, through Airflow and through Dagster; CRASH=1 kills the Spark driver
+demo: $(STAMP) ## the main job on real flights, through Airflow and through Dagster, and groups; CRASH=1 kills the Spark driver
 	python -m example_dags.demo $(if $(CRASH),--crash)
 
 # The rings of tests, from seconds to hours; CONTRIBUTING.md says which to run when. Hypothesis tries the same examples
@@ -152,7 +152,8 @@ constraints: $(BIN)/uv ## renew the hashes in constraints.txt, after a version i
 		--no-annotate build/versions.in) > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 
-diagrams: ## draw docs/images/*.svg from docs/diagrams, with Debian's graphviz and mscgen
+diagrams: ## draw docs/images/*.svg from docs/diagrams, with tools/lanes.py and Debian's graphviz and mscgen
+	$(PYTHON) -m tools.lanes
 	which dot mscgen > /dev/null || (apt-get update -qq && apt-get install -y -qq graphviz mscgen)
 	for file in docs/diagrams/*.dot; do dot -Tsvg $$file -o docs/images/$$(basename $$file .dot).svg; done
 	for file in docs/diagrams/*.msc; do mscgen -T svg -i $$file -o docs/images/$$(basename $$file .msc).svg; done
