@@ -1,4 +1,4 @@
-"""`python -m example_dags.demo [--crash]`: run the main job through both orchestrators and compare the figures."""
+"""`python -m example_dags.demo [--crash]`: run the main job through both orchestrators, then groups, and check all."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
-from example_dags.demo import airflow_side, dagster_side
+from example_dags.demo import airflow_side, dagster_side, turns
 from example_dags.demo.outcome import Outcome, summary
 from example_dags.demo.place import Place
 from example_dags.demo.processes import ChildFailed
 from example_dags.demo.progress import Progress
+from example_dags.demo.turns import Turns
 
 
 def main() -> int:
@@ -23,6 +24,7 @@ def main() -> int:
     place.clear()
     try:
         outcomes = [side.run(place, progress, crash=options.crash) for side in (airflow_side, dagster_side)]
+        claimed = turns.run(place, progress)
     except ChildFailed as error:
         print(error, file=sys.stderr)
         return 1
@@ -31,13 +33,14 @@ def main() -> int:
         return 130
     finally:
         place.stop_redis()
-    return judge(outcomes, crash=options.crash)
+    return judge(outcomes, claimed, crash=options.crash)
 
 
-def judge(outcomes: list[Outcome], *, crash: bool) -> int:
-    """Print the table, and which figures are wrong; return 0 if there are none, else 1."""
+def judge(outcomes: list[Outcome], claimed: Turns, *, crash: bool) -> int:
+    """Print the tables, and which figures are wrong; return 0 if there are none, else 1."""
     print(summary(outcomes))
-    wrong = [mismatch for outcome in outcomes for mismatch in outcome.mismatches()]
+    print(claimed.summary())
+    wrong = [mismatch for outcome in (*outcomes, claimed) for mismatch in outcome.mismatches()]
     if crash:
         wrong += [f"{outcome.orchestrator}: no driver was killed" for outcome in outcomes if not outcome.crash]
     for mismatch in wrong:
