@@ -14,8 +14,7 @@ from rmq_cli import records
 from rmq_cli.opening import At, Queue, argument, option, time_given
 from rmq_cli.output import counted, emit, say
 from rmq_core.envelope.codec import Payload
-from rmq_core.errors import ConfigurationError, PayloadError, Unsupported
-from rmq_core.protocol import DEFAULT
+from rmq_core.errors import ConfigurationError, PayloadError
 
 _Payloads = Annotated[
     list[str] | None,
@@ -67,17 +66,10 @@ def publish(
     key_of = _key(dedup_key, payload or ())
     with at.queue(queue, new=True) as opened:
         kind = opened.discipline
-        wanted = {
-            "group": group,
-            "priority": priority,
-            "publication": publication,
-            "expires": time_given("--expires", expires, moments=True),
-        }
-        turn = {name: given for name, given in wanted.items() if given is not None}
-        if turn and kind != DEFAULT:
-            raise Unsupported(kind, " and ".join(turn), (DEFAULT,))
-        publish_many: Any = opened.publish_many
-        report = publish_many(payloads, dedup_key=key_of, delay=delay, headers=_headers(header or ()), **turn)
+        report = opened.publish_many(
+            payloads, dedup_key=key_of, delay=delay, headers=_headers(header or ()), group=group, priority=priority,
+            publication=publication, expires=time_given("--expires", expires, moments=True),
+        )  # fmt: skip
     if at.as_json:
         emit(records.report_record(queue, kind, report))
         return

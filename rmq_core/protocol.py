@@ -102,9 +102,9 @@ class Capabilities(NamedTuple):
     publish takes a deduplication key. dead_letters: messages that fail too often become dead letters. auto_reclaim: a
     claim reclaims expired messages, so no reaper is needed. partial_settle: messages of a lease can be settled one by
     one. batch: a lease may hold several messages. large_leases: a lease may hold more than 4,000. headers: messages
-    carry headers. groups: messages can wait in groups, with priorities, and be claimed by group. payload: `any` is str,
-    bytes, dict or list; `json` is dict or list; `dict` is dict alone; `id` is an id, a str. order: in which
-    order ready messages are claimed.
+    carry headers. groups: messages can wait in groups, with priorities, be claimed by group, belong to publications and
+    expire. payload: `any` is str, bytes, dict or list; `json` is dict or list; `dict` is dict alone; `id` is an id, a
+    str. order: in which order ready messages are claimed.
     """
 
     fenced: bool = False
@@ -144,6 +144,8 @@ class WorkQueue(Protocol):
         headers: Mapping[str, str] | None = None,
         group: str | None = None,
         priority: int | None = None,
+        publication: str | None = None,
+        expires: timedelta | float | datetime | None = None,
     ) -> Published:
         """Add a message."""
 
@@ -156,6 +158,8 @@ class WorkQueue(Protocol):
         headers: Mapping[str, str] | None = None,
         group: str | None = None,
         priority: int | None = None,
+        publication: str | None = None,
+        expires: timedelta | float | datetime | None = None,
     ) -> PublishReport:
         """Add messages; `dedup_key` returns the key of each payload."""
 
@@ -258,6 +262,8 @@ class AsyncWorkQueue(Protocol):
         headers: Mapping[str, str] | None = None,
         group: str | None = None,
         priority: int | None = None,
+        publication: str | None = None,
+        expires: timedelta | float | datetime | None = None,
     ) -> Published:
         """As WorkQueue.publish."""
 
@@ -270,6 +276,8 @@ class AsyncWorkQueue(Protocol):
         headers: Mapping[str, str] | None = None,
         group: str | None = None,
         priority: int | None = None,
+        publication: str | None = None,
+        expires: timedelta | float | datetime | None = None,
     ) -> PublishReport:
         """As WorkQueue.publish_many."""
 

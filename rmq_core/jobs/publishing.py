@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
@@ -114,9 +114,11 @@ def publish(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[Published]:
     """Add a message, which is a job without a name. Skip it if its `dedup_key` was published within `unique_ttl`."""
-    refuse_groups("jobs", group, priority)
+    refuse_groups("jobs", group, priority, publication, expires)
     entry = _message(engine, payload, dedup_key, delay, plain_headers(headers))
     if not engine.prepared:
         yield from prepare(engine)
@@ -133,12 +135,14 @@ def publish_many(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[PublishReport]:
     """Add messages, in order, in chunks of up to 1,000 messages and 4 MiB.
 
     Stops at the first chunk that is refused and raises; `report` of the error states what was accepted before it.
     """
-    refuse_groups("jobs", group, priority)
+    refuse_groups("jobs", group, priority, publication, expires)
     if dedup_key is not None and not callable(dedup_key):
         raise PayloadError("dedup_key must be a callable for publish_many: one key would make all but one a duplicate")
     extra = plain_headers(headers)

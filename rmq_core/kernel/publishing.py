@@ -21,9 +21,9 @@ def refuse(discipline: str, **asked: object) -> None:
 
 
 def refuse_groups(discipline: str, *asked: object) -> None:
-    """Raise Unsupported if a group, a priority, or groups to claim from are requested."""
+    """Raise Unsupported if any of what needs groups is requested: a group, a priority, a publication, an expiry."""
     if any(each is not None for each in asked):
-        raise lacking(discipline, "groups", "groups and priorities")
+        raise lacking(discipline, "groups", "groups, priorities, publications or expiry")
 
 
 def publish_chunks(chunks: Iterable[T], push: Callable[[T], Exchange[Sequence[str | None]]]) -> Exchange[PublishReport]:

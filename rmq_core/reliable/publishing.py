@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -28,10 +28,12 @@ def publish(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[Published]:
     """Add a message. Raises PayloadError when it cannot be stored, Unsupported for `dedup_key` and `delay`."""
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
-    refuse_groups(DISCIPLINE, group, priority)
+    refuse_groups(DISCIPLINE, group, priority, publication, expires)
     entry = _entry(engine, payload, encode_headers(headers))
     yield from ready(engine, DISCIPLINE)
     (message_id,) = yield from _push(engine, [entry])
@@ -47,13 +49,15 @@ def publish_many(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[PublishReport]:
     """Add many messages, in order, in chunks of up to 1,000 messages and 4 MiB. Takes any iterable, of any length.
 
     Stops at the first refused chunk and raises; `report` of the error states what was accepted before.
     """
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
-    refuse_groups(DISCIPLINE, group, priority)
+    refuse_groups(DISCIPLINE, group, priority, publication, expires)
     extra = encode_headers(headers)
     yield from ready(engine, DISCIPLINE)
     entries = each(lambda payload: _entry(engine, payload, extra), payloads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -33,10 +33,12 @@ def publish(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[Published]:
     """Add an id, as `push` does. Raises Unsupported for the other arguments, which a list of ids cannot store."""
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay, headers=headers)
-    refuse_groups(DISCIPLINE, group, priority)
+    refuse_groups(DISCIPLINE, group, priority, publication, expires)
     data = _id(engine, payload)
     yield from ready(engine, DISCIPLINE)
     (found,) = yield from _push(engine, [data])
@@ -52,13 +54,15 @@ def publish_many(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[PublishReport]:
     """Add many ids, in order, in chunks of up to 1,000. Takes any iterable, of any length.
 
     Stops at the first refused chunk and raises; `report` of the error says what was accepted before.
     """
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay, headers=headers)
-    refuse_groups(DISCIPLINE, group, priority)
+    refuse_groups(DISCIPLINE, group, priority, publication, expires)
     yield from ready(engine, DISCIPLINE)
     found = each(lambda payload: _id(engine, payload), payloads)
     return (yield from publish_chunks(chunks(found, len), partial(_push, engine)))

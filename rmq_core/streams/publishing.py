@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -28,10 +28,12 @@ def publish(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[Published]:
     """Add a message, a dict. Raises Unsupported for a deduplication key, delay or headers: an entry has none."""
     refuse("streams", dedup=dedup_key, delay=delay, headers=headers)
-    refuse_groups("streams", group, priority)
+    refuse_groups("streams", group, priority, publication, expires)
     data = encode(payload)
     yield from begin(engine)
     ids = yield from _add(engine, [data])
@@ -47,13 +49,15 @@ def publish_many(
     headers: Mapping[str, str] | None = None,
     group: str | None = None,
     priority: int | None = None,
+    publication: str | None = None,
+    expires: timedelta | float | datetime | None = None,
 ) -> Exchange[PublishReport]:
     """Add messages, dicts, in order, in chunks of up to 1,000 messages and 4 MiB.
 
     Raises at the first chunk that is refused; `report` of the error lists the messages accepted before it.
     """
     refuse("streams", dedup=dedup_key, delay=delay, headers=headers)
-    refuse_groups("streams", group, priority)
+    refuse_groups("streams", group, priority, publication, expires)
     yield from begin(engine)
     return (yield from publish_chunks(chunks(each(encode, payloads), len), partial(_add, engine)))
 

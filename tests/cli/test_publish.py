@@ -87,7 +87,8 @@ def test_a_message_that_nobody_claims_in_time_is_a_dead_letter_that_says_so(rmq:
     (reason,) = rmq("dlq", "reasons", "q", "--json").records
     assert (reason["reason"], reason["count"]) == ("expired while it waited", 1)
     assert "--expires: write seconds" in rmq("publish", "q", "a", "--expires", "soon").err
-    assert "has no expires" in rmq("publish", "other", "x", "--expires", "1h", "--discipline", "jobs").err
+    refused = rmq("publish", "other", "x", "--expires", "1h", "--discipline", "jobs")
+    assert "has no groups, priorities, publications or expiry; use leased" in refused.err
 
 
 def test_a_message_is_published_to_a_group_with_a_priority(rmq: Rmq) -> None:

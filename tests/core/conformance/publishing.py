@@ -112,6 +112,10 @@ def a_delayed_message_is_claimed_when_it_is_due_and_not_before(subject: Subject)
         lambda queue, _: queue.publish(queue.admin.peek()[0].payload, group="a"),
         lambda queue, _: queue.publish(queue.admin.peek()[0].payload, priority=5),
         lambda queue, _: queue.publish_many([queue.admin.peek()[0].payload], group="a", priority=0),
+        lambda queue, _: queue.publish(queue.admin.peek()[0].payload, publication="p"),
+        lambda queue, _: queue.publish_many([queue.admin.peek()[0].payload], publication="p"),
+        lambda queue, _: queue.publish(queue.admin.peek()[0].payload, expires=60),
+        lambda queue, _: queue.publish_many([queue.admin.peek()[0].payload], expires=60),
         lambda queue, _: queue.claim(groups=["a"]),
     ),
 )
