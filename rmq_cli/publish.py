@@ -74,6 +74,7 @@ def publish(
         emit(records.report_record(queue, kind, report))
         return
     besides = [counted(report.duplicates, "duplicate")] if report.duplicates else []
+    besides += [f"{report.replaced:,} in the place of earlier ones"] if report.replaced else []
     besides += [f"{report.dropped:,} dropped"] if report.dropped else []
     say(", ".join([f"published {report.accepted:,} to {queue} ({kind})", *besides]))
 

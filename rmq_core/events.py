@@ -16,6 +16,8 @@ class Operation(StrEnum):
 
     PUBLISH = "publish"
     DUPLICATE = "duplicate"
+    REPLACE = "replace"
+    """Messages that waited were replaced by later ones with their keys, see `LeasedConfig.on_duplicate`."""
     DROP = "drop"
     CLAIM = "claim"
     ISOLATE = "isolate"

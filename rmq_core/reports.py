@@ -16,19 +16,28 @@ from rmq_core.policy import as_text, moment, shown
 
 
 class Published(NamedTuple):
-    """The id of a message and whether it was accepted; a duplicate is not."""
+    """The id of a message and whether it was accepted; a duplicate is not.
+
+    replaced: whether it took the place of a message that waited with its key, see `LeasedConfig.on_duplicate`.
+    """
 
     id: str
     accepted: bool
+    replaced: bool = False
 
 
 class PublishReport(NamedTuple):
-    """The result of publishing many payloads. `ids` has one entry per payload, None for a duplicate."""
+    """The result of publishing many payloads. `ids` has one entry per payload, None for a duplicate.
+
+    replaced: how many of those accepted took the place of a message that waited with their key; that may have been one
+    of the same call.
+    """
 
     accepted: int
     duplicates: int
     dropped: int
     ids: tuple[str | None, ...]
+    replaced: int = 0
 
 
 class Outcome(StrEnum):
@@ -217,7 +226,8 @@ class GroupStats(NamedTuple):
 class Publication(NamedTuple):
     """The messages that were published under one name. messages: how many there are of them in all.
 
-    waiting: ready and delayed ones. removed: those that an operator purged or cancelled. publishers: how many still
+    waiting: ready and delayed ones. removed: those that an operator purged or cancelled, and those
+    that were replaced. publishers: how many still
     add messages. ended: when all was done, None before. It ends again if messages are added later, or redriven.
     """
 

@@ -30,7 +30,7 @@ LABELS = ("queue", "discipline")
 EVENTS = {
     "published": "published", "duplicate": "duplicates", "dropped": "dropped", "claimed": "claimed", "acked": "acked",
     "nacked": "nacked", "released": "released", "reclaimed": "reclaimed", "taken_over": "taken_over", "dead": "dead",
-    "redriven": "redriven",
+    "redriven": "redriven", "replaced": "replaced",
 }  # fmt: skip
 """The values of the label `event`, and the fields of a queue's totals."""
 _END = b"# EOF\n"  # of the format OpenMetrics

@@ -86,11 +86,13 @@ def _expressions(
 class Laid:
     """The keys of a queue, and the layout that its client knows of; see `loading`.
 
+    in_force: the settings, for arguments that a script has in another layout only.
     layouts: those that the queue may have. derived: keys of a script that follow from another one: by name, the method,
     and the names of that other one, best first.
     """
 
     layout: str = ""
+    in_force: Any = None
     layouts: ClassVar[tuple[str, ...]] = ("",)
     derived: ClassVar[Mapping[str, tuple[str, Sequence[str]]]] = {}
 
@@ -175,7 +177,7 @@ def again(call: Call) -> Call:
     own = load(call.script.name).own
     known = {parameter.name for parameter in (*own.keys, *own.args)}
     given = {name: value for name, value in call.given.items() if name in known}
-    return script(call.script.name, call.of, None, **given)._replace(then=call.then)
+    return script(call.script.name, call.of, call.of.in_force, **given)._replace(then=call.then)
 
 
 def answered(call: Call) -> Exchange[Any]:

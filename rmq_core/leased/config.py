@@ -49,6 +49,7 @@ class ScriptSettings(NamedTuple):
     failed_cap: int
     drop_oldest: str
     breaker: str
+    replaces: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,8 @@ class LeasedConfig(PayloadLimits):
     dedup: deduplicate by payload when publish names no key. dedup_key: returns the key of a payload, which replaces
     the payload's digest. dedup_window: how long a deduplication key is remembered. dedup_until: with
     "settled", a key is taken until its message is acked, dead or deleted, and no longer; this needs groups, and so it
-    has to be stored with the queue.
+    has to be stored with the queue. on_duplicate: with "replace", which needs dedup_until "settled", a message takes
+    the place of one with its key that waits in the same group and with the same priority; it is not dropped then.
     settled_ttl: how long the queue remembers that a lease id was acked as a whole.
     max_dead: how many dead letters are kept.
     pause_after_dead: pause the queue when so many messages became dead letters within a span of time, as after a bad
@@ -93,6 +95,7 @@ class LeasedConfig(PayloadLimits):
     dedup_key: Callable[[Any], str] | None = None
     dedup_window: timedelta | float = field(default=3600, metadata=STORED)
     dedup_until: Literal["window", "settled"] = field(default="window", metadata=STORED)
+    on_duplicate: Literal["drop", "replace"] = field(default="drop", metadata=STORED)
     settled_ttl: timedelta | float = field(default=7 * 86400, metadata=STORED)
     max_dead: int = field(default=100_000, metadata=STORED)
     pause_after_dead: Breaker | None = field(default=None, metadata=STORED)
@@ -124,6 +127,13 @@ class LeasedConfig(PayloadLimits):
         if self.dedup_until == "settled" and self.groups is None:
             raise ConfigurationError(
                 "dedup_until 'settled' needs groups: queue.admin.configure(groups='fair', dedup_until='settled')"
+            )
+        if self.on_duplicate not in ("drop", "replace"):
+            raise ConfigurationError(f"on_duplicate must be 'drop' or 'replace', not {self.on_duplicate!r}")
+        if self.on_duplicate == "replace" and self.dedup_until != "settled":
+            raise ConfigurationError(
+                "on_duplicate 'replace' needs groups, and keys that are taken until their message is settled: "
+                "queue.admin.configure(groups='fair', dedup_until='settled', on_duplicate='replace')"
             )
         check_breaker(self.pause_after_dead, self.max_dead)
         check_groups(self.groups)
@@ -161,6 +171,7 @@ class LeasedConfig(PayloadLimits):
             failed_cap=self.failed_log,
             drop_oldest="1" if self.overflow == Overflow.DROP_OLDEST else "0",
             breaker="" if self.pause_after_dead is None else self.pause_after_dead.stored,
+            replaces="1" if self.on_duplicate == "replace" else "0",
         )
 
     @property

@@ -225,7 +225,7 @@ def _unknown(
     if not has_journal:
         unknown.append("the queue has no journal, so claims and acks are unknown: set LeasedConfig(journal=...)")
         if found is None:
-            unknown.append("it was acked, dropped, or removed by an operator, or never published. Check the id")
+            unknown.append("it was acked, dropped, replaced, removed by an operator, or never published. Check the id")
         elif not publisher_of(found.message.headers):
             unknown.append("who published it: it has no headers that say so")
     elif found is None and not entries:

@@ -312,7 +312,7 @@ def remembered(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[float |
     if engine.config.dedup_until == "settled":
         place = text_of((yield Command(("HGET", engine.keys.unique, key_digest(dedup_key).hex()))) or "")
         held = place.startswith("l") and (yield Command(("ZSCORE", engine.keys.leases, place[1:])))
-        return inf if place == "w" or held not in (False, None) else None
+        return inf if place.startswith("w") or held not in (False, None) else None
     left_ms = yield Command(("PTTL", engine.keys.dedup(key_digest(dedup_key))))
     return left_ms / 1000 if left_ms >= 0 else None
 

@@ -6,7 +6,8 @@
 --       drop_oldest, '1' to drop the oldest when full  nonce, of this call  window_ms, of deduplication, 0 for none
 --       count, of the messages  stamp_ms, server time that the publisher wrote into their stamps, 0 for none
 --       messages..., if chained, also the seq of the previous chunk
--- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>] [@<now ms>, if count > 1]',
+-- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate, 2 accepted in the place of another>]
+--   [@<now ms>, if count > 1 or any is 2] [<ids of the messages that were replaced>]',
 --   'full <now ms>', 'unchained' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -55,7 +56,7 @@ if keys > 1 and #unmarked > 0 and redis.call('EXISTS', unpack(unmarked)) > 0 the
 end
 if distinct then
   local apart
-  fresh, apart = distinct(fresh)
+  fresh, apart = distinct(fresh, delay_ms > 0)
   verdicts = apart or verdicts
 end
 local dropped, isolated = 0, 0
@@ -84,5 +85,6 @@ if dropped > 0 then -- after the messages are stored: a full server refuses that
 end
 if arrived then arrived(fresh) end
 for i = 1, #unmarked do redis.call('SET', unmarked[i], nonce, 'PX', window_ms) end
-local stamp = count > 1 and ' @' .. now or ''
+local stamp, replaced = count > 1 and ' @' .. now or '', replace and replace()
+if replaced and #replaced > 0 then stamp = ' @' .. now .. ' ' .. table.concat(replaced, ' ') end
 return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or '') .. stamp)

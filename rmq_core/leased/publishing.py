@@ -163,9 +163,9 @@ class ServerClock:
         return codec.stamp(self.ms) if self.ms else b""
 
     def take(self, reply: bytes) -> bytes:
-        """Store the time at the end of a reply; return the rest."""
+        """Store the time in a reply; return what precedes it."""
         rest, _, now = reply.partition(b" @")
-        self.ms = int(now or self.ms)
+        self.ms = int(now.partition(b" ")[0] or self.ms)
         return rest
 
 
@@ -237,14 +237,17 @@ def publish(
         reply, confirmed = yield from _insist(engine, chunk, reply)
     _, dropped, *verdict = reply.split()
     accepted = verdict != [b"0"]
+    replaced = len(verdict) > 1
     if accepted:
         engine.state(_PUBLISH, 1, message_id=entry.id, by=headers)
     else:
         engine.state(Operation.DUPLICATE)
     if dropped != b"0":
         engine.state(Operation.DROP, int(dropped))
+    if replaced:
+        _state_replaced(engine, verdict[2:], headers or {})
     check(engine, "published", confirmed)
-    return Published(entry.id, accepted)
+    return Published(entry.id, accepted, replaced)
 
 
 def publish_many(
@@ -454,35 +457,43 @@ def _made_room(engine: LeasedEngine) -> Exchange[bool]:
     return engine.config.groups is not None and bool((yield from bury(engine)))
 
 
+def _state_replaced(engine: LeasedEngine, ids: Sequence[bytes], by: Mapping[str, str] | None = None) -> None:
+    named = [each.decode() for each in ids]
+    engine.state(Operation.REPLACE, len(ids), message_id=named[0] if len(ids) == 1 else None, ids=named, by=by)
+
+
 class _Tally:
     """The running totals for the PublishReport."""
 
     def __init__(self, engine: LeasedEngine, headers: Mapping[str, str] | None) -> None:
         self.engine, self.clock, self.headers = engine, ServerClock(), headers
-        self.accepted = self.duplicates = self.dropped = 0
+        self.accepted = self.duplicates = self.dropped = self.replaced = 0
         self.ids: list[str | None] = []
 
     def add(self, chunk: Chunk, reply: bytes) -> None:
-        parts = self.clock.take(reply).split()
+        parts, replaced = self.clock.take(reply).split(), reply.partition(b" @")[2].split()[1:]
         dropped = int(parts[1])
         if len(parts) > 2:
             flags = parts[2]
-            self.ids += [own if flag == 49 else None for own, flag in zip(chunk.ids, flags, strict=True)]
-            fresh = flags.count(b"1")
+            self.ids += [None if flag == 48 else own for own, flag in zip(chunk.ids, flags, strict=True)]
+            fresh = len(flags) - flags.count(b"0")
         else:
             self.ids += chunk.ids
             fresh = len(chunk.ids)
         self.accepted += fresh
         self.duplicates += len(chunk.ids) - fresh
         self.dropped += dropped
+        self.replaced += len(replaced)
         one = self.ids[-1] if len(chunk.ids) == 1 else None
         ids = filter(None, self.ids[-len(chunk.ids) :])
         self.engine.state(_PUBLISH, fresh, message_id=one, ids=ids, by=self.headers)
         self.engine.state(Operation.DUPLICATE, len(chunk.ids) - fresh)
         self.engine.state(Operation.DROP, dropped)
+        if replaced:
+            _state_replaced(self.engine, replaced, self.headers or {})
 
     def report(self) -> PublishReport:
-        return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))
+        return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids), self.replaced)
 
 
 def _new_entry(
@@ -754,6 +765,7 @@ def _empty(engine: LeasedEngine, member: str, record: bytes, element: bytes) -> 
             return total
         engine.state(Operation.PUBLISH, int(words[1]))
         engine.state(Operation.DUPLICATE, int(words[2]))
+        _state_replaced(engine, reply.split()[4:])
         total += int(words[1])
         if words[3] == "0":
             return total
@@ -764,7 +776,7 @@ def _move(
 ) -> Call:
     keys, (member, record, element) = engine.keys, where
     return script(
-        "leased/unstage", keys, staged=record, stage=keys.stage(stage_id),
+        "leased/unstage", keys, engine.settings, staged=record, stage=keys.stage(stage_id),
         markers=[keys.dedup(bytes.fromhex(digest.decode())) for digest in digests if digest != b"-"],
         commit=member, element=element, peace_ms=PEACE_MS, nonce=int(nonce()[:13], 16),
         window_ms=engine.dedup_window_ms, count=left, most=len(digests) or _MOVED,

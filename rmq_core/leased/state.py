@@ -56,6 +56,7 @@ class LeasedEngine(KeyedEngine, Following, Observer):
         if config.groups != self.config.groups:
             self.keys.layout = "grouped" if config.groups else ""
         self.config, self.settings = config, config.for_scripts
+        self.keys.in_force = self.settings
         self.dedup_window_ms = milliseconds("dedup_window", config.dedup_window)
         self.journal = JournalLength.of(config.journal)
         if self.tally is not None:

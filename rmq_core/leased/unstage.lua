@@ -5,8 +5,8 @@
 --       channel, of notifications  peace_ms:number, how long until other clients continue the move  nonce, of this call
 --       window_ms, of deduplication
 --       count, messages in the stage, '' when it is plain  most:number, how many to move
--- Reply: 'moved <accepted> <duplicates> <messages left in the stage>', 'elsewhere' when another client moved them, or
---   'superseded'.
+-- Reply: 'moved <accepted> <duplicates> <messages left in the stage> [<ids of messages that were replaced>]', 'elsewhere'
+--   when another client moved them, or 'superseded'.
 -- include: clock
 -- include: replay
 local earlier = replay()
@@ -39,11 +39,11 @@ if #markers > 0 then
 end
 redis.call('PERSIST', stage) -- Redis allows this write at maxmemory and then later ones: committed messages only move
 local accepted, moved, bytes, at = 0, 0, 0, 0
-local due, added = nil, false
+local due, added, replaced = nil, false, {}
 if plain and held > 0 then
   local refused
-  moved, refused = restock(stage, held, most, element)
-  accepted, added = moved - (refused or 0), true
+  moved, refused, replaced = restock(stage, held, most, element)
+  accepted, added, replaced = moved - (refused or 0), true, replaced or {}
 end
 while not plain and moved < most and bytes < 8388608 do
   local got = redis.call('LPOP', stage, math.min(most - moved, fitting(stage, 0, moved, bytes)))
@@ -64,14 +64,20 @@ while not plain and moved < most and bytes < 8388608 do
         if fresh then redis.call('SET', key, nonce, 'PX', window_ms) end
       end
     end
-    if fresh and distinct then fresh = #distinct({entry}) == 1 end
+    if fresh and distinct then fresh = #distinct({entry}, delay_ms > 0) == 1 end
     if fresh then accepted = accepted + 1 end
-    if fresh and arrived then arrived({entry}) end -- at once, for the next one may have the same key
     if fresh and delay_ms > 0 then
       set_delayed(delayed, now + delay_ms, entry)
       due = math.min(due or now + delay_ms, now + delay_ms)
+    elseif fresh and in_groups then -- at once, for the next one may have the same key
+      added = append(entry) or added
     elseif fresh then
       undelayed[#undelayed + 1] = entry
+    end
+    if fresh and arrived then arrived({entry}) end
+    if replace then
+      local id = replace()[1]
+      if id then accepted, replaced[#replaced + 1] = accepted + 1, id end
     end
   end
   if #undelayed > 0 then added = append(unpack(undelayed)) end
@@ -82,4 +88,5 @@ if redis.call('LLEN', staged) == 0 then redis.call('ZREM', leases, commit)
 else redis.call('ZADD', leases, 'XX', 'GT', now + peace_ms, commit) end
 local early = seen and due and sooner(timer, due)
 if seen and (added or early) then notify(waiters, wake, channel, now, seen, early) end
-return remember('moved ' .. accepted .. ' ' .. moved - accepted .. ' ' .. held - moved)
+local ids = #replaced > 0 and ' ' .. table.concat(replaced, ' ') or ''
+return remember('moved ' .. accepted .. ' ' .. moved - accepted .. ' ' .. held - moved .. ids)

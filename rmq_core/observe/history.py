@@ -24,6 +24,7 @@ BOUNDS_S = tuple(2.0**power for power in range(-7, 15))
 LETTERS = {
     "p": "published", "u": "duplicates", "o": "dropped", "c": "claimed", "a": "acked", "n": "nacked", "r": "released",
     "e": "reclaimed", "t": "taken_over", "d": "dead", "v": "redriven", "l": "lost", "i": "isolated",
+    "x": "replaced",
 }  # fmt: skip
 """The counts by the letter under which Redis keeps them."""
 EVENTS = tuple(LETTERS.values())
@@ -117,6 +118,7 @@ class _Counted:
     redriven: int = 0
     lost: int = 0
     isolated: int = 0
+    replaced: int = 0
     wait: Histogram = Histogram()
     processing: Histogram = Histogram()
 

@@ -26,9 +26,9 @@ _AT_ONCE = 100
 _WORDS: dict[str, str] = {
     Operation.PUBLISH: "published", Operation.CLAIM: "claimed", Operation.TAKEOVER: "taken over",
     Operation.ACK: "acked", Operation.NACK: "nacked", Operation.RELEASE: "released", Operation.RECLAIM: "expired",
-    Operation.DEAD: "dead",
+    Operation.DEAD: "dead", Operation.REPLACE: "replaced",
 }  # fmt: skip
-_UNNUMBERED = {Operation.PUBLISH, Operation.DEAD}
+_UNNUMBERED = {Operation.PUBLISH, Operation.DEAD, Operation.REPLACE}
 """Facts whose entries name each message."""
 
 
@@ -76,6 +76,8 @@ class Entries:
             fields = {"b": who(fact)}
             if not ids:
                 return  # staged messages, whose ids are not known
+        elif fact.kind is Operation.REPLACE and fact.by is not None:  # None: any client may finish a commit
+            fields = {"b": who(fact)}
         elif fact.kind is Operation.CLAIM:
             ids = ids_of(fact.lease)
         if fact.kind not in _UNNUMBERED:

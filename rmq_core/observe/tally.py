@@ -120,6 +120,7 @@ _LETTER_OF = {
     Operation.PUBLISH: "p", Operation.DUPLICATE: "u", Operation.DROP: "o", Operation.CLAIM: "c", Operation.ACK: "a",
     Operation.NACK: "n", Operation.RELEASE: "r", Operation.RECLAIM: "e", Operation.TAKEOVER: "t", Operation.DEAD: "d",
     Operation.REDRIVE: "v", Operation.LOST: "l", Operation.ISOLATE: "i",
+    Operation.REPLACE: "x",
 }  # fmt: skip
 assert set(_LETTER_OF.values()) == set(LETTERS)  # noqa: S101  a count without a letter would get lost
 

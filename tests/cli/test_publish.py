@@ -91,6 +91,21 @@ def test_a_message_that_nobody_claims_in_time_is_a_dead_letter_that_says_so(rmq:
     assert "has no groups, priorities, publications or expiry; use leased" in refused.err
 
 
+def test_a_message_takes_the_place_of_one_with_its_key_that_waits(rmq: Rmq) -> None:
+    assert "needs groups" in rmq("configure", "q", "on_duplicate=replace", "--discipline", "leased").err
+    wanted = ("groups=fair", "dedup_until=settled", "on_duplicate=replace")
+    assert rmq("configure", "q", *wanted, "--discipline", "leased").code == 0
+    rmq("publish", "q", "old", "--dedup-key", "k")
+    rmq("publish", "q", "other")
+    assert (
+        "published 1 to q (leased), 1 in the place of earlier ones"
+        in rmq("publish", "q", "new", "--dedup-key", "k").out
+    )
+    (report,) = rmq("publish", "q", "newest", "--dedup-key", "k", "--json").records
+    assert (report["accepted"], report["duplicates"], report["replaced"]) == (1, 0, 1)
+    assert rmq("consume", "q", "--max", "2").out == "newest\nother\n"
+
+
 def test_a_message_is_published_to_a_group_with_a_priority(rmq: Rmq) -> None:
     rmq("publish", "q", "a", "b", "--group", "tenant-7")
     assert rmq("configure", "q", "groups=fair").code == 0

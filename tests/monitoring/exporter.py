@@ -33,6 +33,7 @@ EVENTS = (
     "taken_over",
     "dead",
     "redriven",
+    "replaced",
 )
 HISTOGRAMS = ("rmq_wait_seconds", "rmq_processing_seconds")
 BOUNDS = [2.0**power for power in range(-7, 15)]

@@ -27,7 +27,7 @@ local function free_waiting(kept)
     local page = redis.call('HSCAN', unique, cursor, 'COUNT', 1000)
     cursor = page[1]
     for i = 1, #page[2], 2 do
-      if page[2][i + 1] == 'w' and not kept[page[2][i]] then gone[#gone + 1] = page[2][i] end
+      if string.byte(page[2][i + 1]) == 119 and not kept[page[2][i]] then gone[#gone + 1] = page[2][i] end
     end
   until cursor == '0'
   for lo = 1, #gone, 4000 do redis.call('HDEL', unique, unpack(gone, lo, math.min(#gone, lo + 3999))) end

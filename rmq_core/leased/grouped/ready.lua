@@ -13,6 +13,7 @@
 -- include: mark
 -- include: group_in
 -- include: expiry
+-- include: unique
 local policy = redis.call('GET', ready)
 if not policy or not string.find(policy, '^%d') then return redis.error_reply('WRONGTYPE the queue has no groups') end
 local in_groups, known, line = true, {}, nil
@@ -126,7 +127,8 @@ local function store(names)
   set[#set + 1], set[#set + 2] = '\0', l.time .. ' ' .. l.claimable .. ' ' .. l.count
   in_slices(leaving, expiring, zrem)
   in_slices(entering, expiring, zadd)
-  entering, leaving = {}, {}
+  in_slices(placing, unique, hset)
+  entering, leaving, placing = {}, {}, {}
   in_slices(set, groups, hset)
   in_slices(gone, groups, hdel)
   for place, key in pairs({t = turns, s = suspects, r = resting}) do
@@ -150,6 +152,8 @@ local function put(fields, name, r, number, envelope)
   local stored, expires = dated(envelope, (history_end(envelope) or #envelope) + 1)
   if expires then enters(expires, name, number) end
   fields[#fields + 1], fields[#fields + 2] = name .. '\0' .. number, stored
+  local digest = digest_in(envelope)
+  if digest then placed[digest], placing[#placing + 1], placing[#placing + 2] = true, digest, 'w' .. number end
   r.count, line_of().count = r.count + 1, line_of().count + 1
   if in_line(r) then line.claimable = line.claimable + 1 end
 end

@@ -1,8 +1,9 @@
 -- Keys that are taken until their message is settled, by the digest that the message has in its headers.
--- KEYS: unique, hash: digest -> 'w' while the message waits, 'l<lease id>' while a lease has it; that of a lease which was
---         acked as a whole is free, so that an ack reads no messages
+-- KEYS: unique, hash: digest -> 'w<number in its group>' while the message waits, 'w' while it is delayed, 'l<lease id>' while a
+--         lease has it; that of a lease which was acked as a whole is free, so that an ack reads no messages
 --       leases
 -- include: group_in
+local placed, placing = {}, {} -- digests of messages that this script puts in groups; those that are to be stored
 local function digest_in(envelope) return stored_header(envelope, '"rmq-unique":"') end
 local function digests_in(envelopes)
   local found = {}
@@ -12,11 +13,13 @@ end
 -- Says where the messages are that have these keys now; without `place`, their keys are free. Returns whether any has one.
 local function set_unique(envelopes, place)
   local digests, pairs_of = digests_in(envelopes), {}
-  for i = 1, #digests do pairs_of[2 * i - 1], pairs_of[2 * i] = digests[i], place end
-  for lo = 1, #digests, 2000 do
-    local hi = math.min(#digests, lo + 1999)
-    if place then redis.call('HSET', unique, unpack(pairs_of, 2 * lo - 1, 2 * hi))
-    else redis.call('HDEL', unique, unpack(digests, lo, hi)) end
+  for i = 1, place and #digests or 0 do
+    local is_known = place == 'w' and placed[digests[i]]
+    if not is_known then pairs_of[#pairs_of + 1], pairs_of[#pairs_of + 2] = digests[i], place end
+  end
+  for lo = 1, #pairs_of, 4000 do redis.call('HSET', unique, unpack(pairs_of, lo, math.min(#pairs_of, lo + 3999))) end
+  for lo = 1, place and 0 or #digests, 4000 do
+    redis.call('HDEL', unique, unpack(digests, lo, math.min(#digests, lo + 3999)))
   end
   return #digests > 0
 end

@@ -1,2 +1,3 @@
--- In another layout, distinct() returns the messages whose keys no unsettled message has, and a verdict for each.
-local distinct
+-- In another layout, distinct() returns the messages whose keys no unsettled message has, and a verdict for each; replace()
+-- puts others in the places of messages that wait and have their keys.
+local distinct, replace

@@ -11,7 +11,8 @@ from typing import Any
 import redis
 
 from rmq_core import LeasedConfig, LeaseLost
-from rmq_core.envelope.codec import message_of
+from rmq_core.envelope.codec import message_of, split
+from rmq_core.envelope.export_record import group_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.messages import Lease, NewMessage
@@ -61,7 +62,8 @@ class Groups:
     """Calls of a few clients. order: the unfinished messages of each group. leases: what each lease holds, by id.
 
     expiring: whether some messages expire, some at once, and some replies get lost. told: the messages of which a
-    client was told that they expired.
+    client was told that they expired. replacing: whether a message replaces one with its key that waits, and some
+    replies get lost.
     """
 
     def __init__(
@@ -72,9 +74,11 @@ class Groups:
         *,
         counted: bool = True,
         expiring: bool = False,
+        replacing: bool = False,
         **rates: str,
     ) -> None:
-        self.chance, self.world, self.expiring = random.Random(seed), world, expiring
+        self.chance, self.world = random.Random(seed), world
+        self.expiring, self.replacing = expiring, replacing
         self.claims = Claims(**rates)
         config = LeasedConfig(lease=_LEASE_MS / 1000, max_deliveries=4)
         self.told: list[str | None] = []
@@ -88,13 +92,15 @@ class Groups:
         self.ids: dict[str, str] = {}
         self.cancelled: set[str] = set()
         self.keys: dict[str, str] = {}  # of unfinished messages that have a deduplication key
+        self.key_of: dict[str, str] = {}  # of all messages that ever had one
+        self.replaced = 0
         self.steady = True  # the present policy has kept the order from the start
         self.set_policy(policy, **rates)
 
     @property
     def queue(self) -> Any:
         queue = self.chance.choice(self.queues)
-        if self.expiring and self.chance.random() < 0.1:
+        if (self.expiring or self.replacing) and self.chance.random() < 0.1:
             lose_answer(queue, redis.ConnectionError("the reply got lost"))
         return queue
 
@@ -124,27 +130,88 @@ class Groups:
         self.finish()
 
     def publish_unique(self) -> None:
-        """Publish with a key, which is accepted unless an unfinished message has it."""
+        """Publish with a key, which is accepted unless an unfinished message has it, or replaces that."""
         if not self.policy:
             return
         self.done({str(message.payload) for message in self.queue.admin.dead_letters(10_000)})
-        dedup_key, texts = self.chance.choice("klmnop"), [f"a-{self.number}", f"a-{self.number + 1}"]
-        self.number += 2
-        taken = dedup_key in self.keys.values()
-        new = [NewMessage(text, dedup_key=dedup_key, group="a") for text in texts]
-        if self.chance.random() < 0.5:
+        dedup_key, new = self.chance.choice("klmnop"), []
+        for _ in range(self.chance.choice([1, 2, 3])):
+            group = self.chance.choice("aaab")
+            publication = self.chance.choice([None, "one", "ü 2"]) if self.counted else None
+            priority = self.chance.choice([None, None, None, 3])
+            # A delayed message joins the end of its group when it is due.
+            delay = 0.001 if not self.exclusive and self.chance.random() < 0.1 else None
+            new.append(
+                NewMessage(
+                    f"{group}-{self.number}", dedup_key=dedup_key, group=group, priority=priority,
+                    publication=publication, delay=delay, expires=self.expires,
+                )
+            )  # fmt: skip
+            self.number += 1
+        lines = self.lines()
+        expected = [self.add_unique(message, lines) for message in new]
+        how, ids = self.chance.choice(["one by one", "together", "staged"]), []
+        if how == "together":
             report = self.queue.publish_many(new)
-            assert [each is not None for each in report.ids] == [not taken, False], (dedup_key, self.keys)
-            self.ids[texts[0]] = report.ids[0]
+            ids = report.ids
+            found = [each is not None for each in ids]
+            assert report.replaced == expected.count("replaced"), (report, expected)
+        elif how == "one by one":
+            queue, found = self.queue, []
+            for at, message in enumerate(new):
+                options = {name: value for name, value in message._asdict().items() if name not in {"payload", "id"}}
+                done = queue.publish(message.payload, **options)
+                ids.append(done.id if done.accepted else None)
+                found.append(done.accepted)
+                assert done.replaced == (expected[at] == "replaced"), (done, expected)
         else:
-            done = self.queue.publish(texts[0], dedup_key=dedup_key, group="a")
-            assert done.accepted == (not taken), (dedup_key, self.keys)
-            self.ids[texts[0]] = done.id
-        if not taken:
-            self.order["a"].append(texts[0])
-            self.keys[texts[0]] = dedup_key
+            self.queue.publish_staged([self.queue.stage(new)])
+            found = [verdict != "duplicate" for verdict in expected]
+        assert found == [verdict != "duplicate" for verdict in expected], (how, expected, new)
+        for message, message_id in zip(new, ids, strict=False):
+            if self.key_of.get(str(message.payload)) and message.payload in self.keys:
+                self.ids[str(message.payload)] = message_id
+        after = self.lines()
+        for message in new:
+            if (text := str(message.payload)) in self.keys and not message.delay:
+                assert after[text] == lines[text] or lines[text][1] is None, (how, text)
+
+    def lines(self) -> dict[str, tuple[bytes, bytes | None]]:
+        """Return the line of each message that waits in a group and is not isolated, and its number there."""
+        client: Any = self.world.client
+        found = {}
+        for field, envelope in client.hgetall(key("grouped")).items():
+            line, _, number = field.rpartition(b"\0")
+            if not group_of(split(envelope).history):
+                found[str(message_of(envelope).payload)] = (line, number)
+        return found
+
+    def add_unique(self, message: NewMessage, lines: dict[str, tuple[bytes, bytes | None]]) -> str:
+        """Publish a message that has a key in the model; return what the queue has to report."""
+        text, dedup_key = str(message.payload), message.dedup_key
+        line = str(message.group).encode()
+        if message.priority and "fair" in str(self.policy):
+            line += b"\x02%d" % message.priority
+        holder = next((other for other, taken in self.keys.items() if taken == dedup_key), None)
+        replaces = self.replacing and not message.delay and holder in lines and lines[holder][0] == line
+        if holder is not None and not replaces:
+            return "duplicate"
+        if message.publication:
+            self.published[message.publication].add(text)
+        place = self.order[str(message.group)]
+        if holder is None:
+            place.append(text)
+            if not message.delay:
+                lines[text] = (line, None)
         else:
-            del self.ids[texts[0]]
+            place[place.index(holder)] = text
+            lines[text] = lines.pop(holder)
+            self.cancelled.add(holder)
+            del self.keys[holder]
+            self.ids.pop(holder, None)
+            self.replaced += 1
+        self.keys[text] = self.key_of[text] = str(dedup_key)
+        return "accepted" if holder is None else "replaced"
 
     def publish(self) -> None:
         group, count = self.chance.choice([*NAMES, None]), self.chance.choice([1, 1, 3, 70])
@@ -177,8 +244,13 @@ class Groups:
     def redrive(self) -> None:
         letters = [str(message.payload) for message in self.queue.admin.dead_letters(10_000)]
         self.done(set(letters))
+        taken = [*self.keys.values(), *(self.key_of[text] for text in letters if text in self.key_of)]
+        if len(taken) != len(set(taken)):  # a redriven message takes its key, whoever has it
+            return
         assert self.queue.admin.redrive() == len(letters)
         for text in reversed(letters):
+            if self.policy and text in self.key_of:
+                self.keys[text] = self.key_of[text]
             self.order[text.rpartition("-")[0].replace("None", "")].append(text)
 
     def claim(self) -> None:
@@ -316,8 +388,9 @@ class Groups:
         queue = self.queue
         wanted = {"groups": policy, "rate": None, "group_rate": None, **rates}
         try:
-            reset = {"reset": "groups,dedup_until,rate,group_rate"}
-            queue.admin.configure(**(reset if policy is None else {**wanted, "dedup_until": "settled"}))
+            reset = {"reset": "groups,dedup_until,on_duplicate,rate,group_rate"}
+            unique = {"dedup_until": "settled", "on_duplicate": "replace" if self.replacing else "drop"}
+            queue.admin.configure(**(reset if policy is None else {**wanted, **unique}))
         except ConfigurationError as error:
             if "has not ended" not in str(error):
                 raise

@@ -103,7 +103,7 @@ def test_every_place_of_a_queue_is_searched(world: World) -> None:
 def test_a_message_that_is_unknown_is_gone_and_the_story_says_what_that_can_mean(world: World) -> None:
     timeline = world.queue().admin.why("nothing")
     assert (timeline.state, timeline.steps) == ("gone", ())
-    assert any("acked, dropped, or removed by an operator" in sentence for sentence in timeline.unknown)
+    assert any("acked, dropped, replaced, removed by an operator" in sentence for sentence in timeline.unknown)
     assert "unknown" in timeline.verdict
     kept = world.queue(config=LeasedConfig(journal=100))
     kept.publish("another")
