@@ -24,6 +24,7 @@ from rmq_console.queries import Count, Name, Offset, opened_console
 from rmq_console.shown import SHOWN_BYTES, message_shown, ms_of
 from rmq_core import Unsupported, __version__
 from rmq_core.admin.verbs import said
+from rmq_core.envelope.export_record import StoredMessage, is_isolated
 from rmq_core.envelope.matching import Test
 from rmq_core.kernel.base import tools_of
 from rmq_core.observe.history import columns
@@ -191,17 +192,28 @@ class Selection:
         digest, changed = Digest(), False
         cursor: tuple[Any, ...] | None = ()
         present: dict[str, int] = {self._target: _number_of(stats, self._target)}
-        queue = self._queue
+        queue, state = self._queue, str(self._target)
         yield header_line(Header(queue.name, queue.discipline, __version__, [self._target], present, live=True))
         while cursor is not None:
-            page = await tools_of(queue).export_page(self._target, cursor)
+            page = await tools_of(queue).export_page(state, cursor)
+            if state == "isolated" and not cursor and not page.messages and stats.isolated:
+                state, cursor = "ready", ()  # where messages wait in groups, they are among the others
+                continue
             cursor, changed = page.cursor, changed or page.moved
-            lines = [message_line(each) for each in page.messages if self._test is None or self._test(each.envelope)]
+            lines = [
+                message_line(each._replace(state=self._target)) for each in page.messages if self._chooses(each, state)
+            ]
             for line in lines:
                 digest.add(line[:-1])
             self.exported += len(lines)
             yield b"".join(lines)
         yield footer_line(Footer(self.exported, {self._target: self.exported}, digest.text, changed))
+
+    def _chooses(self, message: StoredMessage, state: str) -> bool:
+        """Return whether to export a message that is stored in a state."""
+        if state != self._target and not is_isolated(message.envelope):
+            return False
+        return self._test is None or self._test(message.envelope)
 
 
 async def _sent(held: AsyncExitStack, selection: Selection, done: Any) -> AsyncIterator[bytes]:

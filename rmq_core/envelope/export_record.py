@@ -80,6 +80,11 @@ def group_of(history: bytes) -> int:
     return int(mark[1]) if mark else 0
 
 
+def is_isolated(envelope: bytes) -> bool:
+    """Return whether a message that waits failed together with others, and is tried apart."""
+    return group_of(codec.split(envelope).history) > 0
+
+
 def unmarked(envelope: bytes) -> bytes:
     """Return an envelope without the isolation marks in its history, which mean something to one discipline only."""
     own = codec.split(envelope)

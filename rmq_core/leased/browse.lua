@@ -1,25 +1,20 @@
 -- Returns a slice of the messages that are under no lease, at most about 8 MiB of it; changes nothing.
--- KEYS: key, list or sorted set
+-- KEYS: key, list or sorted set  ready
 -- ARGV: offset:number, how many to skip  most:number, how many to show  kind, 'list', or of the sorted set of delayed
 --         messages 'delayed', those that have a due time, or 'isolated', the others in the order of claiming
 -- Reply: {entries in all, entries, their due times, which only delayed ones have}.
--- include: next_isolated
+-- include: apart
+if kind == 'isolated' then
+  local total, found = apart(key, offset, offset + most - 1)
+  return {total, found, {}}
+end
 -- include: entries
+-- include: next_isolated
 local found, due, bytes = {}, {}, 0
 local isolated = kind == 'list' and 0 or isolated_in(key)
-local rest = kind == 'list' and count_of(key) or redis.call('ZCARD', key) - isolated
-local total = kind == 'isolated' and isolated or rest
--- Isolated messages come first in the set; among them, the group that is claimed first comes last. Within a group, the
--- set has the order of claiming. Therefore a slice ends with its group.
-local function of_group(lo, hi)
-  local at = redis.call('ZREVRANGE', key, rest + lo, rest + lo, 'WITHSCORES')[2]
-  local before, size = redis.call('ZCOUNT', key, '(' .. at, '(0'), redis.call('ZCOUNT', key, at, at)
-  local first = isolated - before - size
-  return redis.call('ZRANGE', key, first + lo - before, first + math.min(hi - before, size - 1))
-end
+local total = kind == 'list' and count_of(key) or redis.call('ZCARD', key) - isolated
 local function slice(lo, hi)
   if kind == 'list' then return entries(key, lo, hi) end
-  if kind == 'isolated' then return of_group(lo, hi) end
   local got, entries = redis.call('ZRANGE', key, isolated + lo, isolated + hi, 'WITHSCORES'), {}
   for i = 1, #got, 2 do entries[#entries + 1], due[#due + 1] = got[i], got[i + 1] end
   return entries

@@ -188,7 +188,7 @@ def peek(engine: LeasedEngine, count: int = 1) -> Exchange[list[Message]]:
     found = yield script(
         "kernel/list_peek", engine.keys, list=engine.keys.ready, count=-whole("count", count, minimum=1)
     )
-    if len(found) < count:
+    if len(found) < count and not engine.keys.layout:  # in groups, they are among the others
         most = min(count - len(found), _LISTED)
         found += (yield browsing(engine, engine.keys.delayed, "isolated", 0, most))[1]
     return [message_of(envelope) for envelope in found]
@@ -203,8 +203,9 @@ def dead_letters(engine: LeasedEngine, count: int = 10) -> Exchange[list[Message
 def browse(engine: LeasedEngine, target: str, offset: int = 0, count: int = 25) -> Exchange[MessagePage]:
     """Return at most `count` messages after the first `offset`, fewer when they are large.
 
-    target: `ready` (without isolated messages) and `isolated` are in the order of claiming, `delayed` is in the order
-    of due times, `dead`, `completed` and `failed` have the newest message first.
+    target: `ready` and `isolated` are in the order of claiming; isolated messages are among the ready ones only where
+    messages wait in groups. `delayed` is in the order of due times, `dead`, `completed` and `failed` have the newest
+    message first.
     """
     if not isinstance(target, str) or target not in UNHELD:
         raise ConfigurationError(
@@ -222,7 +223,10 @@ def browsing(engine: LeasedEngine, key: bytes, kind: str, offset: int, most: int
 
 
 def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:
-    """Return the key of messages that are not leased, and their kind; isolated and delayed messages share a key."""
+    """Return the key of messages that are not leased, and their kind; isolated and delayed messages share a key.
+
+    Where messages wait in groups, the isolated ones are among the others, and `browsing` finds them there.
+    """
     if target in {"delayed", "isolated"}:
         return engine.keys.delayed, target
     return engine.keys.of(target), "list"

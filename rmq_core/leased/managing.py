@@ -9,7 +9,7 @@ from math import inf
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
-from rmq_core.envelope.export_record import StoredPage
+from rmq_core.envelope.export_record import StoredPage, is_isolated
 from rmq_core.envelope.matching import Match, Test, chosen_by
 from rmq_core.envelope.payloads import decode_payload, encode_headers, encode_payload, key_bytes, key_digest, one_line
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
@@ -64,6 +64,8 @@ def search(engine: LeasedEngine, target: str, where: Match, *, after: str | None
         raise ConfigurationError(f"target must be one of {', '.join(TARGETS)}, not {target!r}")
     test, at = tested(engine, where), position_of(after, target)
     page, total = yield from _page(engine, target, at)
+    if engine.keys.layout and target in _WAITING["ready"]:  # one pass over the groups finds both kinds
+        test = _both(test, is_isolated if target == "isolated" else lambda envelope: not is_isolated(envelope))
     return found_in(page, target, test, at, total)
 
 
@@ -99,6 +101,9 @@ def purge_where(engine: LeasedEngine, target: str, where: Match, changes: Change
     for part in parts:
         if part in _SIDES:
             yield from _drop(engine, part, test, changes)
+        elif part == "isolated" and (yield from _is_grouped(engine)):
+            if target == "isolated":  # else they were among the ready ones
+                yield from _drop(engine, "ready", _both(test, is_isolated), changes)
         else:
             yield from _drop_scored(engine, part, test, changes)
         if changes.over:
@@ -139,12 +144,23 @@ def remove(
     return number_after(b"removed ", reply)
 
 
+def _both(one: Test, other: Test) -> Test:
+    return lambda envelope: other(envelope) and one(envelope)
+
+
+def _is_grouped(engine: LeasedEngine) -> Exchange[bool]:
+    """Return whether messages wait in groups, the isolated ones among the others; asks the server."""
+    yield browsing(engine, engine.keys.delayed, "isolated", 0, 0)
+    return bool(engine.keys.layout)
+
+
 def _page(engine: LeasedEngine, target: str, at: Position) -> Exchange[tuple[StoredPage, int]]:
-    """Return a page, and how many messages are in this state."""
+    """Return a page, and how many messages are in this state; in groups, a page of `isolated` has the others too."""
     cursor = at.cursor
-    if target in _SIDES:
-        key = engine.keys.of(target)
-        page = yield from list_page(key, _SIDES[target], target, cursor, of=engine.keys)
+    place = "ready" if target == "isolated" and (yield from _is_grouped(engine)) else target
+    if place in _SIDES:
+        key = engine.keys.of(place)
+        page = yield from list_page(key, _SIDES[place], target, cursor, of=engine.keys)
         total = (yield browsing(engine, key, "list", 0, 0))[0]
         return page, total
     page = yield from export_page(engine, target, cursor)
@@ -257,7 +273,8 @@ def purge(
 
 
 def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
-    if target in _WAITING and deduplicates(engine):
+    one_by_one = target in _WAITING and deduplicates(engine)
+    if one_by_one or (target == "isolated" and (yield from _is_grouped(engine))):
         return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
     more = {"delayed": engine.keys.delayed} if target == "ready" else {}
@@ -372,6 +389,8 @@ def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int
         key, kind = stored_in(engine, part)
         slice_ = browsing(engine, key, kind, 0, _SLICE)
         left, found, _ = yield slice_
+        if part == "isolated" and engine.keys.layout:
+            key, kind = engine.keys.ready, "list"
         while found and left > 0:  # without `left`, fast publishers could keep the loop running
             some = found[:left]
             gone = yield from remove(engine, key, "oldest" if kind == "list" else "zset", some)

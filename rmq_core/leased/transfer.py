@@ -25,7 +25,8 @@ _ID_LENGTH = 512
 def export_page(engine: LeasedEngine, state: str, cursor: Cursor = ()) -> Exchange[StoredPage]:
     """Return a page of the stored messages in one state, in the order of claiming; dead letters oldest first.
 
-    cursor: that of the page before; () for the first page. Changes nothing.
+    cursor: that of the page before; () for the first page. Changes nothing. Where messages wait in groups, the isolated
+    ones are among the ready ones, and have no page of their own.
     """
     states_only(DISCIPLINE, state, STATES)
     if state == "leased":

@@ -27,13 +27,17 @@ local function drop_entry(key, entry, kind)
     keep_counts()
     return gone
   end
-  local name = group_named(entry)
+  local name, isolated = group_named(entry)
   local number, r = number_of(name, entry, kind == 'newest'), record_of(name)
   if not number then return 0 end
   redis.call('HDEL', grouped, name .. '\0' .. number)
   leaves(name, number)
   r.count, line_of().count = r.count - 1, line_of().count - 1
   if in_line(r) then line.claimable = line.claimable - 1 end
+  if isolated then
+    r.suspects = math.max(0, r.suspects - 1)
+    enter({name})
+  end
   store({name})
   counted({entry}, {waiting = -1, removed = 1})
   set_unique({entry})

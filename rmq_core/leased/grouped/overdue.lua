@@ -19,7 +19,7 @@ local function bury(now)
     if envelope then
       local count, kept, history, body = parts_of(envelope)
       local entry = table.concat({'unclaimed', now, '', 'expired while it waited'}, '\t') .. '\n'
-      if r.suspects > 0 and mark_of(envelope) > 0 then r.suspects = r.suspects - 1 end
+      if r.suspects > 0 and select(2, mark_of(envelope)) > 0 then r.suspects = r.suspects - 1 end
       fields[#fields + 1], letters[#letters + 1] = field, written(count, kept, history, entry, body)
       ids[#ids + 1], bytes = message_id(envelope), bytes + #envelope
       if not met[name] then met[name], names[#names + 1] = true, name end

@@ -58,7 +58,7 @@ local function take_isolated(lease, n, names)
         n = math.min(n, math.max(1, most))
       elseif group ~= of or group == 0 then break end
       head_of_group(name, r, true)
-      if joint > 0 then r.suspects = math.max(0, r.suspects - 1) end
+      if group > 0 then r.suspects = math.max(0, r.suspects - 1) end
       redis.call('RPUSH', lease, envelope)
       tallied({envelope}, {waiting = -1, leased = 1})
       kept[#kept + 1] = {envelope}

@@ -12,7 +12,7 @@ import redis
 
 from rmq_core import LeasedConfig, LeaseLost
 from rmq_core.envelope.codec import message_of, split
-from rmq_core.envelope.export_record import group_of
+from rmq_core.envelope.export_record import is_isolated
 from rmq_core.errors import ConfigurationError
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.messages import Lease, NewMessage
@@ -444,8 +444,17 @@ class Groups:
             claimable += int(count) if place in b"ts" else 0
         assert counts.keys() | places.keys() | {name for name, held in holders.items() if held} <= records.keys()
         assert line[1:] == [claimable, sum(counts.values())]
+        self.audit_isolated(client.hgetall(key("grouped")).values())
         self.audit_publications()
         assert self.claims.excess() <= 0
+
+    def audit_isolated(self, waiting: Iterable[bytes]) -> None:
+        """Each isolated message is on one page; a small page goes on where the one before ended."""
+        browse, seen = self.queue.admin.browse, list[str]()
+        while page := browse("isolated", len(seen), 7).messages:
+            seen += [message.id for message in page]
+        assert sorted(seen) == sorted(message_of(each).id for each in waiting if is_isolated(each))
+        assert self.queue.stats().isolated == len(seen)
 
     def audit_publications(self) -> None:
         held = {text for _, texts in self.leases.values() for text in texts.values()}

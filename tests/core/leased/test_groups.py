@@ -190,6 +190,55 @@ def test_isolated_messages_whose_group_has_rested_are_claimed_as_such(world: Wor
     assert queue.claim(max_messages=4).isolation == Isolation(2, 1)
 
 
+@pytest.mark.parametrize("policy", ["fair", "exclusive"])
+def test_isolated_messages_of_groups_are_shown_searched_and_purged_by_whoever_comes_new(
+    world: World, policy: str
+) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=9))
+    configure(queue, policy)
+    for group in "ab":
+        queue.publish_many([f"{group}{number}" for number in range(8)], group=group)
+        for _ in range(2):
+            queue.nack(queue.claim(max_messages=8, groups=[group]))
+    queue.publish_many([f"c{number}" for number in range(1200)], group="c")
+    queue.publish("z", group="a")
+    held = queue.claim(groups=["a"], max_messages=8)
+    assert held.count == 4
+    texts = {f"{group}{number}" for group in "ab" for number in range(8)}
+    left = sorted(texts - set(payloads(queue.messages(held))))
+
+    def new() -> Any:
+        return world.queue()
+
+    page = new().admin.browse("isolated", 0, 5)
+    others = new().admin.browse("isolated", 5, 100)
+    assert page.total == others.total == new().stats().isolated == 12  # also those whose group a lease holds
+    assert sorted(payloads([*page.messages, *others.messages])) == left
+    assert {message.group for message in page.messages + others.messages} == {"a", "b"}
+    assert new().admin.browse("isolated", 12, 5).messages == []
+    assert len({message.id for message in new().admin.peek(5000)}) == len(new().admin.peek(5000)) == 1213
+
+    def search(state: str, text: str) -> list[str]:
+        found, after = [], None
+        while True:
+            page = new().admin.search(state, Match(text=text), after=after)
+            found += payloads(page.messages)
+            if (after := page.after) is None:
+                return sorted(found)
+
+    assert search("isolated", "a") == left[:4]
+    assert search("ready", "a") == []
+    assert len(search("ready", "c")) == 1200
+    assert new().admin.purge("isolated", where=Match(text=left[0])) == 1
+    assert new().admin.cancel(next(each.id for each in page.messages + others.messages if each.payload == left[1]))
+    assert new().admin.browse("isolated").total == new().stats().isolated == 10
+    assert new().admin.purge("isolated") == 10
+    assert new().admin.purge("isolated") == 0
+    assert new().stats()[:3] == (1201, 0, 4)
+    queue.ack(held)
+    assert sorted(drain(queue)) == sorted([*(f"c{number}" for number in range(1200)), "z"])
+
+
 def may_be_claimed(queue: Any, name: str) -> bool:
     return any(each.ready for each in queue.admin.groups() if each.name == name)
 
