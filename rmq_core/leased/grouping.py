@@ -24,7 +24,7 @@ from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import Groups, Rate, moment, policy_text, whole
 from rmq_core.reports import GroupStats, Publication
 
-R = TypeVar("R")
+R = TypeVar("R", bound=tuple[Any, ...])
 _FORMAT = 2
 _SCANS, _A_PAGE = 100, 1000
 
@@ -65,12 +65,16 @@ def publications(engine: LeasedEngine, count: int = 20) -> Exchange[list[Publica
 def _first(
     key: bytes, count: int, read: Callable[[str, str], R | None], order: Callable[[R], Any]
 ) -> Exchange[list[R]]:
-    """Return what is first in this order among the fields of a hash, at most `count`; of very many, some are read."""
+    """Return what is first in this order among the fields of a hash, at most `count`; of very many, some are read.
+
+    What `read` returns begins with its name: a hash that grows or shrinks meanwhile may give a field twice.
+    """
     most, found, cursor = whole("count", count, minimum=1), list[R](), 0
     for _ in range(_SCANS):
         cursor, page = yield Command(("HSCAN", key, cursor, "COUNT", _A_PAGE))
         made = (read(name, value) for name, value in _pairs(page).items())
-        found = sorted([*found, *(each for each in made if each is not None)], key=order)[:most]
+        by_name = {each[0]: each for each in (*found, *made) if each is not None}
+        found = sorted(by_name.values(), key=order)[:most]
         if int(cursor) == 0:
             break
     return found
