@@ -242,6 +242,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         min_messages: int = 1,
         max_age: timedelta | float | None = None,
         config: LeasedConfig | None = None,
+        groups: Collection[str] | None = None,
     ) -> dg.SensorResult:
         """Return the result of a user-written sensor: a request for each run that `queue` needs, or why it needs none.
 
@@ -257,7 +258,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         """
         age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
         limits = (batch, max_in_flight_runs, REPEAT_AFTER_S, min_messages, age)
-        doorbell = Doorbell(queue, sensor_of(context), *limits, repository=repository_of(context))
+        doorbell = Doorbell(queue, sensor_of(context), *limits, repository=repository_of(context), groups=groups)
         with self.ticking(config) as (redis, peeking):
             return doorbell.answer(context, redis, peeking)
 

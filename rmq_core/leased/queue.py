@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rmq_core.admin.configuring import Configured
@@ -28,6 +28,7 @@ from rmq_core.leased import (
 )
 from rmq_core.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
 from rmq_core.leased.state import LeasedEngine
+from rmq_core.policy import chosen_groups
 from rmq_core.protocol import open_async_queue, open_queue
 from rmq_core.queue import LargeLeaseFacade
 from rmq_core.reports import Backlog
@@ -144,26 +145,36 @@ async def _holding(
 
 
 async def _backlogs(
-    asynchronous: bool, redis: Any, names: Iterable[str], config: LeasedConfig | None = None
+    asynchronous: bool,
+    redis: Any,
+    names: Iterable[str],
+    config: LeasedConfig | None = None,
+    *,
+    groups: Collection[str] | None = None,
 ) -> dict[str, Backlog]:
     """Return the backlog of each of these leased queues, as `LeasedQueue.backlog` reports it for one.
 
     Expired leases are reclaimed first. `redis` is a client, RedisSettings or a URL; `config` should be the one that all
-    users of the queues share. Raises QueueUnavailable.
+    users of the queues share. groups: only the messages of these groups count. Raises QueueUnavailable, and
+    ConfigurationError for `groups` where a queue has none.
     """
     found: dict[str, Backlog] = {}
+    chosen = None if groups is None else chosen_groups(groups)
     async with opened(redis, asynchronous=asynchronous) as client:
         for part in surveying.parts(list(names), apart=is_cluster(client)):
-            glances = await ask(asynchronous, client, part, config, surveying.glances(part, config or LeasedConfig()))
-            for name, seen in zip(part, glances, strict=True):
-                found[name] = await _reclaimed(asynchronous, client, name, config) if seen.late else seen.backlog
+            asked = surveying.glances(part, config or LeasedConfig(), chosen)
+            for name, seen in zip(part, await ask(asynchronous, client, part, config, asked), strict=True):
+                late = seen.late
+                found[name] = await _reclaimed(asynchronous, client, name, config, groups) if late else seen.backlog
     return found
 
 
-async def _reclaimed(asynchronous: bool, client: Any, name: str, config: LeasedConfig | None) -> Backlog:
+async def _reclaimed(
+    asynchronous: bool, client: Any, name: str, config: LeasedConfig | None, groups: Collection[str] | None
+) -> Backlog:
     queue: Any = (open_async_queue if asynchronous else open_queue)(client, name, config=config)
     try:
-        found: Backlog = await awaited(queue.backlog())
+        found: Backlog = await awaited(queue.backlog(groups=groups))
     finally:
         await awaited(queue.close())
     return found

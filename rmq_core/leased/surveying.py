@@ -33,9 +33,12 @@ def holding(names: Sequence[str]) -> Exchange[list[str]]:
     return [names[at] for at in (yield script("leased/holding", queues=every))]
 
 
-def glances(names: Sequence[str], config: LeasedConfig) -> Exchange[list[Glance]]:
-    """Return the backlog of each of these queues and the ids of its expired leases, which the backlog leaves out."""
-    return together([glance(LeasedEngine(LeasedKeys(name), config)) for name in names])
+def glances(names: Sequence[str], config: LeasedConfig, groups: str | None = None) -> Exchange[list[Glance]]:
+    """Return the backlog of each of these queues and the ids of its expired leases, which the backlog leaves out.
+
+    groups: those whose messages count, in the form that scripts read.
+    """
+    return together([glance(LeasedEngine(LeasedKeys(name), config), groups=groups) for name in names])
 
 
 def caught(exchange: Exchange[R]) -> Exchange[R | Exception]:

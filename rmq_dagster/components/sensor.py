@@ -54,6 +54,10 @@ class RedisQueueSensorComponent(QueueComponent):
     claim_for_seconds: float | None = Field(
         default=None, description="How long a tick claims messages for the run that it requests; read the guide first."
     )
+    groups: list[str] | None = Field(
+        default=None,
+        description="Count, and with claim_for_seconds claim, only messages of these groups; the runs claim the same.",
+    )
     minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; None: 10.")
     running: bool = Field(default=True, description="Whether the sensors are switched on by default.")
     observe_every_seconds: float | None = Field(
@@ -82,5 +86,5 @@ class RedisQueueSensorComponent(QueueComponent):
             "batch": self.batch, "max_in_flight_runs": self.max_in_flight_runs, "min_messages": self.min_messages,
             "max_age": self.max_age_seconds, "repeat_after": self.repeat_after_seconds,
             "claim_for": self.claim_for_seconds, "minimum_interval_seconds": self.minimum_interval_seconds,
-            "default_status": status,
+            "default_status": status, "groups": self.groups,
         }  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -29,11 +29,15 @@ RunOf = Callable[[str], dg.DagsterRun | None]
 
 @dataclasses.dataclass(frozen=True)
 class SensorClaims:
-    """The claims of one sensor. `repository`: the label of the place where it is defined; None for a tick by hand."""
+    """The claims of one sensor. `repository`: the label of the place where it is defined; None for a tick by hand.
+
+    `groups`: only messages of these are claimed.
+    """
 
     sensor: str
     repository: str | None
     claim_for_s: float
+    groups: Collection[str] | None = None
 
     @property
     def owner(self) -> str:
@@ -57,7 +61,7 @@ class SensorClaims:
         info = queue.lease_info(lease_id)
         if queue.settled(lease_id) or (info and info.owner != self.owner):
             return False
-        terms = {"lease": self.claim_for_s, "lease_id": lease_id, "owner": self.owner}
+        terms = {"lease": self.claim_for_s, "lease_id": lease_id, "owner": self.owner, "groups": self.groups}
         return queue.claim(max_messages=batch, **terms) is not None  # type: ignore[arg-type]
 
     def look_after(self, queue: LeasedQueue, run_of: RunOf, *, last: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, backlogs
-from rmq_core.orchestrate import Threshold, repeat_after_s
+from rmq_core.orchestrate import Threshold, chosen_groups, repeat_after_s
 from rmq_core.reports import Backlog
 from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.runs import holders
@@ -69,7 +69,8 @@ class Doorbell:
     `patience_s`: a run that has not claimed yet counts as pending until this long after it was dequeued.
     `claim_for_s`: a tick claims for the runs that it requests, with leases of this many seconds; None: ticks only poll.
     `repository`: the sensor's repository label, as other code locations may reuse sensor and queue names. `sensor`: the
-    sensor's name; None for a tick that is run by hand, without a sensor.
+    sensor's name; None for a tick that is run by hand, without a sensor. `groups`: only messages of these groups count,
+    and a claiming tick claims only those.
     """
 
     queue: str | QueuePartitions
@@ -81,6 +82,7 @@ class Doorbell:
     max_age_s: float | None = None
     claim_for_s: float | None = None
     repository: str | None = None
+    groups: Collection[str] | None = None
 
     def __post_init__(self) -> None:
         check_batch("batch", self.batch)
@@ -95,6 +97,8 @@ class Doorbell:
         if not self.queue:
             raise ConfigurationError("queue must name a queue; it is empty")
         named_after(self.queue)
+        if self.groups is not None:
+            chosen_groups(self.groups)
 
     def answer(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
         """Run a tick of a user-written sensor, which keeps its own cursor; its requests get no run keys."""
@@ -131,14 +135,14 @@ class Doorbell:
         partitions = self.partitions(redis, config)
         self.settle_ended(context, redis, config, some(partitions, HOLDERS_LOOKED_AT))
         self.look_after_claims(context.instance, redis, config, some(partitions, HOLDERS_LOOKED_AT), last)
-        seen = backlogs(redis, partitions, config)
+        seen = backlogs(redis, partitions, config, groups=self.groups)
         enough, refused = self.admitted(context, self.enough(seen), partitions)
         if not enough:
             return TickFindings([], partitions, refused or self.quiet(seen))
         pending = self.runs.unclaimed(context.instance, redis, config)
         # Poll again: runs that claimed since the first poll are not in `pending`, so what they claimed must not count
         # as ready. More queues than there may be runs are not needed: each of them needs one, or has one in `pending`.
-        seen = backlogs(redis, islice(enough, self.max_in_flight_runs), config)
+        seen = backlogs(redis, islice(enough, self.max_in_flight_runs), config, groups=self.groups)
         if not (enough := self.enough(seen)):
             return TickFindings([], partitions, refused or self.quiet(seen))
         enough, resting = self.rested(context, enough)
@@ -261,9 +265,9 @@ class Doorbell:
             )
         ready = sum(backlog.ready for backlog in seen.values())
         if not ready:
-            return f"Queue {name} has nothing ready."
+            return f"Queue {name} has nothing ready{self.of_groups}."
         age = "" if self.max_age_s is None else f", and none has been ready for {self.max_age_s:g} s"
-        return f"Queue {name} has {ready} ready, fewer than min_messages={self.min_messages}{age}."
+        return f"Queue {name} has {ready} ready{self.of_groups}, fewer than min_messages={self.min_messages}{age}."
 
     def busy(self, enough: Mapping[str, Backlog], pending: int) -> str:
         """Return the skip reason when pending runs cover the backlog."""
@@ -271,8 +275,8 @@ class Doorbell:
         apart = sum(group.size for backlog in enough.values() for group in backlog.groups)
         isolated = f", {apart} of them isolated after failing together" if apart else ""
         return (
-            f"Queue {', '.join(map(repr, islice(enough, 3)))} has {ready} ready{isolated}; {pending} run(s) of this"
-            f" sensor have yet to claim (max_in_flight_runs={self.max_in_flight_runs})."
+            f"Queue {', '.join(map(repr, islice(enough, 3)))} has {ready} ready{self.of_groups}{isolated}; {pending}"
+            f" run(s) of this sensor have yet to claim (max_in_flight_runs={self.max_in_flight_runs})."
         )
 
     def on_the_way(self, pending: Sequence[dg.RunRecord]) -> int:
@@ -281,6 +285,14 @@ class Doorbell:
         With `claim_for_s`, claimed messages are not ready, so no run is subtracted.
         """
         return 0 if self.claim_for_s is not None else coming(pending, self.patience_s)
+
+    @property
+    def of_groups(self) -> str:
+        """Return the words that name the chosen groups in a skip reason, of many the first three."""
+        if self.groups is None:
+            return ""
+        more = f" and {len(self.groups) - 3} more" if len(self.groups) > 3 else ""
+        return f" in the groups {', '.join(map(repr, islice(self.groups, 3)))}{more}"
 
     @property
     def runs(self) -> RequestedRuns:
@@ -292,4 +304,4 @@ class Doorbell:
         """Return the claims made by this sensor's ticks; None if it only polls."""
         if self.claim_for_s is None or self.sensor is None:
             return None
-        return SensorClaims(self.sensor, self.repository, self.claim_for_s)
+        return SensorClaims(self.sensor, self.repository, self.claim_for_s, self.groups)

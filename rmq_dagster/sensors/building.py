@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+from collections.abc import Collection
 from typing import Any
 
 import dagster as dg
@@ -41,6 +42,7 @@ def build_redis_queue_sensor(
     claim_for: dt.timedelta | float | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
+    groups: Collection[str] | None = None,
     **sensor_options: Any,
 ) -> dg.SensorDefinition:
     """Return a sensor that requests runs of `target` while `queue` has work.
@@ -58,6 +60,8 @@ def build_redis_queue_sensor(
     claim while its run waits; once the run is launched, or while the sensor pauses, the claim lasts this long. Handing
     over to the run counts as a delivery; one step of the run may claim.
     config: must be the one that the runs use; None means that of the resource.
+    groups: count, and with claim_for claim, only messages of these groups, in a queue that has groups. The runs have to
+    claim from the same: `claimed(..., groups=...)`.
 
     Further `sensor_options` go to `dagster.sensor`: name, minimum_interval_seconds (10), default_status, ...
     """
@@ -65,7 +69,7 @@ def build_redis_queue_sensor(
     name = sensor_options.pop("name", None) or f"{named}_doorbell"
     limits = (batch, max_in_flight_runs, _seconds(repeat_after) or 0, min_messages)
     pools = sorted(pools_of(target))
-    requester = Doorbell(queue, name, *limits, _seconds(max_age), _seconds(claim_for))
+    requester = Doorbell(queue, name, *limits, _seconds(max_age), _seconds(claim_for), groups=groups)
 
     @dg.sensor(name=name, target=target, required_resource_keys={resource_key}, **with_interval(sensor_options))
     def doorbell(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 
-from rmq_core import LeasedQueue, QueueUnavailable
+from rmq_core import ConfigurationError, LeasedQueue, QueueUnavailable
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from rmq_dagster.runs.identity import FENCE, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
+from tests.core.leases import eventually
 from tests.dagster.pipeline import CONFIG
 
 Tick = Callable[..., dg.SensorResult]
@@ -221,3 +223,39 @@ def test_an_unreachable_redis_fails_the_tick_without_showing_the_password(instan
     ):
         sensor(context)
     assert "canary" not in f"{raised.value!r} {raised.value.__cause__!r}"
+
+
+def test_a_doorbell_of_some_groups_does_not_ring_for_others(tick: Tick, queue: LeasedQueue) -> None:
+    queue.admin.configure(groups="exclusive")
+    ring = partial(tick, groups=["north", "south"], batch=2)
+    queue.publish_many(["e1", "e2", "e3"], group="east")
+    quiet = ring()
+    assert keys(quiet) == []
+    assert "nothing ready in the groups 'north', 'south'" in str(quiet.skip_reason)
+    queue.publish_many(["n1", "n2", "n3"], group="north")
+    assert len(keys(ring())) == 2
+    held = queue.claim(groups=["north"], lease=0.2)  # so nobody may claim the others of this group
+    assert held
+    assert keys(ring()) == []
+    eventually(lambda: len(keys(ring())) == 2)  # the worker died, and the tick reclaims its lease
+    assert keys(tick(groups=["west"])) == []
+
+
+def test_a_tick_that_claims_takes_messages_of_its_groups(tick: Tick, queue: LeasedQueue) -> None:
+    queue.admin.configure(groups="fair")
+    queue.publish_many(["e1", "e2", "e3"], group="east")
+    queue.publish_many(["n1", "n2", "n3"], group="north")
+    assert len(keys(tick(groups=["north"], batch=2, claim_for=600))) == 2
+    assert {group.name: group.waiting for group in queue.admin.groups()} == {"east": 3}
+    assert sum(lease.count for lease in queue.admin.leases()) == 3
+
+
+def test_a_doorbell_of_some_groups_is_refused_where_the_core_refuses(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    with pytest.raises(ConfigurationError, match="groups=fair"):
+        tick(groups=["north"])
+    queue.admin.configure(groups="fair", rate="50/1m")
+    with pytest.raises(ConfigurationError, match="rate"):
+        tick(groups=["north"])
+    with pytest.raises(ConfigurationError, match="groups must be a list of names"):
+        tick(groups="north")
