@@ -61,11 +61,13 @@ class Bounds:
 class Drain:
     """Use as `for batch in drain.batches(): drain.work_on_each(batch, function)`; `report` holds the totals.
 
-    The caller must send heartbeats while it works on a batch.
+    The caller must send heartbeats while it works on a batch. groups: only messages of these are claimed.
     """
 
-    def __init__(self, queue: LeasedQueue, identity: TaskIdentity, bounds: Bounds) -> None:
-        self._queue, self._identity, self._bounds = queue, identity, bounds
+    def __init__(
+        self, queue: LeasedQueue, identity: TaskIdentity, bounds: Bounds, groups: list[str] | None = None
+    ) -> None:
+        self._queue, self._identity, self._bounds, self._groups = queue, identity, bounds, groups
         self.report: ConsumeReport = {
             "queue": queue.name, "ended": "empty", "claimed": 0, "acked": 0, "failed": 0, "dead": 0,
             "isolated": 0, "settled_before": False,
@@ -85,7 +87,10 @@ class Drain:
             if bound is not None:
                 self.report["ended"] = bound
                 return
-            claimed = claim(self._queue, self._identity, max_messages=self._size, sequential=self._bounds.sequential)
+            claimed = claim(
+                self._queue, self._identity, max_messages=self._size, sequential=self._bounds.sequential,
+                groups=self._groups,
+            )  # fmt: skip
             self.report["isolated"] += claimed.isolated
             self.report["settled_before"] |= claimed.settled_before
             lease = claimed.lease

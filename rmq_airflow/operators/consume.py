@@ -14,7 +14,15 @@ from typing import Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator, Context, determine_kwargs
 
-from rmq_airflow.batch import ReleaseOnKillMixin, TaskBatch, check_bound, check_discipline, check_queue, check_seconds
+from rmq_airflow.batch import (
+    ReleaseOnKillMixin,
+    TaskBatch,
+    check_bound,
+    check_discipline,
+    check_groups,
+    check_queue,
+    check_seconds,
+)
 from rmq_airflow.drain import Bounds, ConsumeReport, Drain
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
@@ -55,9 +63,10 @@ class RedisQueueConsumeOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMixi
         a minute when it has none
     :param queue_config: lease, delivery limit and so on; by default those of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    :param groups: claim only messages of these groups, in a queue that has groups (templated)
     """
 
-    template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id", "groups")
 
     def __init__(
         self,
@@ -72,6 +81,7 @@ class RedisQueueConsumeOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMixi
         failed_delay: timedelta | float | None = None,
         queue_config: LeasedConfig | None = None,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        groups: Collection[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -89,6 +99,7 @@ class RedisQueueConsumeOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMixi
         )  # fmt: skip
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
+        self.groups = check_groups(groups)
         warn_of_short_lease(self, "queue_config", None, queue_config)
 
     def execute(self, context: Context) -> ConsumeReport:
@@ -96,7 +107,7 @@ class RedisQueueConsumeOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMixi
         hook = RedisQueueHook(self.redis_queue_conn_id)
         with hook.queue(self.redis_queue, self.queue_config, needed_by=type(self).__name__) as queue:
             check_discipline(queue)
-            drain = Drain(queue, TaskIdentity.of(context), self.bounds)
+            drain = Drain(queue, TaskIdentity.of(context), self.bounds, self.groups)
             try:
                 for batch in drain.batches():
                     with self._holding(batch, hook, queue, context["ti"]):

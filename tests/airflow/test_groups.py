@@ -11,6 +11,9 @@ from airflow.sdk import DAG
 from airflow.triggers.base import TriggerEvent
 
 from rmq_airflow.decorators.redis_queue import redis_queue_task
+from rmq_airflow.drain import Bounds, Drain
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.sensor import RedisQueueTrigger
 from rmq_airflow.triggers.watcher import RedisQueueDoorbellTrigger
@@ -118,4 +121,33 @@ def test_groups_of_another_discipline_are_refused(
     monkeypatch.setenv("AIRFLOW_CONN_REDIS_QUEUE_JOBS", f"{location}?discipline=jobs")
     operator = sensor(groups=["a"], redis_queue_conn_id="redis_queue_jobs")
     with pytest.raises(Unsupported, match=r"'jobs' has no groups.*use leased"):
+        operator.execute(task_context(operator))
+
+
+def test_a_drain_of_some_groups_leaves_the_others_and_a_retry_gets_what_a_killed_try_held(
+    connection: str, tenants: LeasedQueue, task_context: MakeContext
+) -> None:
+    operator = RedisQueueConsumeOperator(
+        task_id="drain", redis_queue=QUEUE, on_message=lambda message: seen.append(message.payload), batch_size=2,
+        groups=['{{ "b" }}', "absent"],
+    )  # fmt: skip
+    seen: list[Any] = []
+    killed = Drain(tenants, TaskIdentity.of(task_context(operator)), Bounds(batch_size=2), ["b"])
+    assert len(next(killed.batches())) == 2
+    tenants.publish("a3", group="a")
+    retry = task_context(operator, try_number=2)
+    operator.render_template_fields(retry)
+    assert operator.execute(retry)["claimed"] == 3
+    assert seen == ["b1", "b2", "b3"]
+    assert [group.name for group in tenants.admin.groups()] == ["a"]
+
+
+def test_a_drain_of_some_groups_is_refused_where_the_core_refuses(
+    connection: str, tenants: LeasedQueue, task_context: MakeContext
+) -> None:
+    with pytest.raises(ConfigurationError, match="groups must be a list of names"):
+        RedisQueueConsumeOperator(task_id="drain", redis_queue=QUEUE, on_message=print, groups="b")
+    tenants.admin.configure(rate="50/1m")
+    operator = RedisQueueConsumeOperator(task_id="drain", redis_queue=QUEUE, on_message=print, groups=["b"])
+    with pytest.raises(ConfigurationError, match="rate"):
         operator.execute(task_context(operator))
