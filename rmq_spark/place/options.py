@@ -6,6 +6,7 @@ wrong type raises a ConfigurationError that names the option and the remedy and 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,6 +137,19 @@ def size(name: str) -> Option[int]:
     """Return an option whose value is a size in bytes: "8m", "64 MiB"; a bare number is bytes, and 1k is 1,024."""
     wanted = "a size of at least 1 byte such as '8m', '512 KiB' or '1000000'"
     return Option(name, wanted, lambda text: _at_least(1, int(_amount(text, _SIZES))))
+
+
+def names(name: str, check: Callable[[list[str]], object]) -> Option[list[str]]:
+    """Return an option whose value is a JSON list of names; `check` raises for names that cannot be."""
+
+    def read(text: str) -> list[str]:
+        found = json.loads(text)
+        if not isinstance(found, list):
+            raise ValueError(text)
+        check(found)
+        return found
+
+    return Option(name, """a JSON list of names, such as '["tenant-7"]'""", read)
 
 
 def _amount(text: str, units: Mapping[str, float]) -> float:

@@ -160,10 +160,17 @@ class BatchLeases:
     """The leases that a consumer holds of one stream. Raises ConsumerTaken when its name is in use, or is taken later.
 
     offset: any offset of that stream. application: the id of the Spark application, for the owner of the leases.
+    chosen: the argument `groups` of claims, if the stream reads some groups only.
     """
 
     def __init__(
-        self, source: Source, queue: SourceQueue, offset: Offset, alive_s: float, application: str = ""
+        self,
+        source: Source,
+        queue: SourceQueue,
+        offset: Offset,
+        alive_s: float,
+        application: str = "",
+        chosen: Mapping[str, Any] | None = None,
     ) -> None:
         self._offset = offset
         self._queue = queue
@@ -171,6 +178,7 @@ class BatchLeases:
         self._records = LeasedQueue(source.settings, source.queue)  # consumer records, for queues of any discipline
         self._member = Membership(self._records, offset.consumer, offset.stream, alive_s, application)
         self._acked = 0
+        self._chosen = chosen or {}
         try:
             entered = self._member.enter()
             self.finished = entered.finished  # the batch up to which the stream is finished
@@ -192,7 +200,9 @@ class BatchLeases:
         if seq <= self.finished:
             raise ReplayedBatch.of(name)
         try:
-            lease = self._queue.claim(lease_id=name, max_messages=limit, wait=wait_s, owner=self._member.run)
+            lease = self._queue.claim(
+                lease_id=name, max_messages=limit, wait=wait_s, owner=self._member.run, **self._chosen
+            )
         except LeaseAlreadySettled:
             raise ReplayedBatch.of(name) from None
         if lease and lease.isolation:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, Message
+from rmq_core.reports import Backlog
 from rmq_spark.place.options import ASYNC_REFUSED, OptionValues
 from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
 from rmq_spark.read.lease import info_of, plan, read_slice
@@ -96,13 +97,19 @@ class LeasedStreamReader(DataSourceStreamReader):
             self._source.check()
         return queue
 
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        """The argument of calls that concern some groups only."""
+        groups = self._options[given.GROUPS]
+        return {} if groups is None else {"groups": groups}
+
     def _offset(self, plain: Mapping[str, Any]) -> Offset:
         return Offset.read(plain, self._source.queue, self._options[given.CONSUMER])
 
     def _leases_of(self, offset: Offset) -> BatchLeases:
         if self._leases is None:
             alive_s = self._options[given.CONSUMER_TIMEOUT]
-            self._leases = BatchLeases(self._source, self._queue, offset, alive_s, self._application)
+            self._leases = BatchLeases(self._source, self._queue, offset, alive_s, self._application, self._chosen)
         return self._leases
 
     def _claim(self, leases: BatchLeases, begin: Offset, most: int, wait_s: float) -> Offset:
@@ -128,8 +135,12 @@ class LeasedStreamReader(DataSourceStreamReader):
     def _most(self, most: float, most_bytes: int | None) -> int:
         """Return the largest number of messages for the next batch: at most `most`, in about `most_bytes`."""
         if most_bytes is not None and most >= 1:
-            most = min(most, how_many(self._queue, most_bytes))
-        return int(most) if most < math.inf else max(1, self._queue.backlog().ready)
+            most = min(most, how_many(self._queue, most_bytes, self._options[given.GROUPS]))
+        return int(most) if most < math.inf else max(1, self._backlog().ready)
+
+    def _backlog(self) -> Backlog:
+        """Return the work that the stream may claim."""
+        return self._queue.backlog(**self._chosen)
 
     def _found(self, leases: BatchLeases, seq: int) -> Lease | None:
         """Return a batch's lease; None if it is gone and options allow."""
@@ -146,13 +157,16 @@ class LeasedStreamReader(DataSourceStreamReader):
         return None
 
 
-def how_many(queue: SourceQueue, most_bytes: int) -> int:
+def how_many(queue: SourceQueue, most_bytes: int, groups: Sequence[str] | None = None) -> int:
     """Return how many of the oldest ready messages fit in `most_bytes`, at least one.
 
-    Beyond 1,000 messages (50 if the queue is not leased), this is extrapolated from their mean size.
+    Beyond 1,000 messages (50 if the queue is not leased), this is extrapolated from their mean size; with `groups`,
+    from that of the messages of these groups among the first 1,000.
     """
     count = total = 0
     for message in _oldest(queue):
+        if groups is not None and message.group not in groups:
+            continue
         size = size_of(message)
         if total + size > most_bytes:
             return max(1, count)

@@ -36,7 +36,7 @@ class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """From now on, claim at most the messages ready now, without waiting for more."""
-        self._budget, self._patient = self._queue.backlog().ready, False
+        self._budget, self._patient = self._backlog().ready, False
 
     @without_trace
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Spark42StreamReader(LeasedStreamReader, SupportsTriggerAvailableNow):
 
         ready: messages that no batch has claimed yet; oldest_s: whole seconds for which the oldest has been ready.
         """
-        backlog = self._queue.backlog()
+        backlog = self._backlog()
         oldest = {} if backlog.oldest_age is None else {"oldest_s": int(backlog.oldest_age)}
         return {"ready": backlog.ready, **oldest}
 

@@ -355,3 +355,52 @@ def test_a_checkpoint_of_another_queue_or_consumer_is_refused(redis_url: str, qu
 def test_an_option_that_is_wrong_is_named(redis_url: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message), run(redis_url, **options):
         pytest.fail("it was accepted")
+
+
+# Groups: a stream of some groups claims those alone, also after a crash.
+
+
+def test_a_stream_of_two_groups_that_is_killed_gets_its_batch_again_and_nothing_of_the_others(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    queue.admin.configure(groups="fair")
+    for first, group in enumerate(("a", "b", "c, d", "")):
+        queue.publish_many([{"n": 10 * first + number} for number in range(4)], group=group or None)
+    chosen = {"groups": '["b", "c, d"]', "maxMessagesPerBatch": 6}
+    with run(redis_url, **chosen) as first_run:
+        start, end = first_run.at, first_run.next()
+        batch = sorted(first_run.read(end))
+        assert len(batch) == 6
+    queue.publish_many([{"n": 4}], group="a")
+    with run(redis_url, **chosen) as second:
+        assert sorted(second.read(end)) == batch  # under the same checkpoint
+        second.at = end
+        rest = sorted(second.batch())
+        assert sorted(batch + rest) == [*range(10, 14), *range(20, 24)]
+        assert second.next() == second.at, "the others have messages, and are not for this stream"
+        queue.publish_many([{"n": 14}], group="b")
+        assert second.batch() == [14]
+        second.next()
+    assert start != end
+    assert {group.name: group.waiting for group in queue.admin.groups()} == {"a": 5, "": 4}
+    assert queue.stats().leased == 0
+
+
+def test_a_stream_of_some_groups_bounds_a_batch_by_the_sizes_of_their_messages(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    queue.admin.configure(groups="fair")
+    queue.publish_many([{"n": number, "text": "x" * 10_000} for number in range(10)], group="large")
+    publish_to = {"n": 0}
+    queue.publish_many([publish_to] * 10, group="small")
+    with run(redis_url, groups='["small"]', maxBytesPerBatch=2_000) as one:
+        assert len(one.batch()) == 10
+
+
+def test_a_stream_of_some_groups_is_refused_where_the_core_refuses(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 1)
+    with run(redis_url, groups='["a"]') as plain, pytest.raises(ConfigurationError, match=f"rmq configure {QUEUE}"):
+        plain.next()
+    for wrong in ("a", '"a"', "[]", '["a\\"b"]', "[1]"):
+        with pytest.raises(ConfigurationError, match="groups"), run(redis_url, groups=wrong):
+            pass
