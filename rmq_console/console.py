@@ -27,8 +27,10 @@ from rmq_console.shown import (
     Trend,
     attention,
     expired,
+    group_shown,
     lease_shown,
     message_shown,
+    publication_shown,
     settled_shown,
     signs,
     stats_shown,
@@ -306,6 +308,15 @@ class Console:
                 total, found, due = await _peeked(queue, discipline, target, offset, count)
         shown = [message_shown(message, self._holder_of, at) for message, at in zip_longest(found, due)]
         return {"total": total, "offset": offset, "messages": shown}
+
+    async def groups(self, name: str, count: int) -> dict[str, Any]:
+        """Return the groups of a queue in which the most messages wait, and its publications."""
+        async with self.opened(name) as (queue, _):
+            groups, publications = await queue.admin.groups(count), await queue.admin.publications(count)
+        return {
+            "groups": [group_shown(each) for each in groups],
+            "publications": [publication_shown(each) for each in publications],
+        }
 
     async def _rows(self, disciplines: Mapping[str, str], trends: Trends) -> list[dict[str, Any]]:
         """Return the rows of queues. Leased queues share a few writes, unless they are on the nodes of a cluster."""

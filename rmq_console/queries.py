@@ -83,6 +83,12 @@ async def queue_messages(
         return await opened.messages(name, target, offset, count)
 
 
+@router.get("/{connection_id}/groups", dependencies=messages)
+async def queue_groups(request: Request, connection_id: str, name: Name, count: Count = 25) -> dict[str, Any]:
+    async with opened_console(request, connection_id) as opened:
+        return await opened.groups(name, count)
+
+
 @asynccontextmanager
 async def opened_console(request: Request, connection_id: str, limit_s: float = LOOK_S) -> AsyncIterator[Console]:
     """Open a console on a server of the host for a block that may last `limit_s` seconds."""

@@ -15,7 +15,7 @@ from rmq_core.admin.verbs import Verb
 from rmq_core.messages import MESSAGE_FIELDS, Failure
 from rmq_core.observe.history import HistoryPoint
 from rmq_core.orchestrate import AlertLimits
-from rmq_core.reports import LeaseInfo, QueueStats, SettledRecord
+from rmq_core.reports import GroupStats, LeaseInfo, Publication, QueueStats, SettledRecord
 
 REASONS = ("error", "dying", "crashing", "expired", "old", "growing", "paused", "isolated", "dead")
 """The kinds of reasons in the order of urgency."""
@@ -99,6 +99,16 @@ def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:
         "deadline": None if lease.deadline is None else ms_of(lease.deadline),
         "isolation": None if lease.isolation is None else str(lease.isolation),
     }
+
+
+def group_shown(group: GroupStats) -> dict[str, Any]:
+    """Return a group with the time until which it rests."""
+    return {**group._asdict(), "until": None if group.until is None else ms_of(group.until)}
+
+
+def publication_shown(publication: Publication) -> dict[str, Any]:
+    """Return the counts of a publication with the time of its end."""
+    return {**publication._asdict(), "ended": None if publication.ended is None else ms_of(publication.ended)}
 
 
 def settled_shown(record: SettledRecord, holder_of: HolderOf) -> dict[str, Any]:

@@ -53,6 +53,7 @@ export const api = {
     look(`${of(connection)}/queue`, { name, offset, count, ...(lease_id ? { lease_id } : {}) }),
   messages: (connection, name, target, offset, count) =>
     look(`${of(connection)}/messages`, { name, target, offset, count }),
+  groups: (connection, name, count) => look(`${of(connection)}/groups`, { name, count }),
   reasons: (connection, name) => look(`${of(connection)}/reasons`, { name }),
   lease: (connection, name, lease_id, offset, count) => look(`${of(connection)}/lease`, { name, lease_id, offset, count }),
   history: (connection, name, span) => look(`${of(connection)}/history`, { name, span }),

@@ -56,7 +56,7 @@ const KEYS = [
   ["/", "find a queue"],
   ["↑ ↓", "move through the rows"],
   ["Enter", "open a queue, a lease or a message"],
-  ["1 … 6", "leases, ready, delayed, dead letters, search, history"],
+  ["1 … 7", "leases, ready, delayed, dead letters, search, history, groups"],
   ["[ ]", "previous and next page"],
   ["x", "choose the dead letter"],
   ["r", "refresh"],

@@ -38,7 +38,7 @@ export function messageRows(target, message, where, box = null) {
 }
 
 function cells(target, message) {
-  const payload = h("td.payload", {}, h("code", {}, message.payload.slice(0, 300) || "(empty)"));
+  const payload = h("td.payload", {}, h("code", {}, message.payload.slice(0, 300) || "(empty)"), message.group ? h("span.badge.group", { title: "Its group" }, message.group) : null);
   const deliveries = h("td.right", { "data-label": "Deliveries" }, message.deliveries);
   if (target === "dead") {
     const { reason, kind, at } = message.history.at(-1) ?? { reason: "", kind: "", at: message.enqueued_at };

@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { chart, legend } from "./chart.js";
 import { ago, count, duration, h, icon, number, perSecond, short } from "./dom.js";
 import { rateOf, remember, samplesOf } from "./recent.js";
+import { groupsPanel, inGroups } from "./groups.js";
 import { leaseTable } from "./leases.js";
 import { messageList } from "./messages.js";
 import { badges } from "./overview.js";
@@ -25,6 +26,7 @@ const TABS = [
   ["dead", "Dead letters"],
   ["search", "Search"],
   ["history", "History"],
+  ["groups", "Groups"],
 ];
 const ISOLATED = new URLSearchParams({ in: "isolated", by: "reason", for: "*" }).toString(); // all of them
 const COUNTED = new Set(["leases", "ready", "delayed", "dead"]);
@@ -40,7 +42,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   const title = h("h1", {}, name);
   const verbs = h("div.deeds");
   const lacking = h("div");
-  const live = h("section.card.chart-card", { hidden: ["search", "history", "why"].includes(tab) }, h("div.chart-head", {}, h("h2", {}, "Messages"), legend(), rate), drawn.element);
+  const live = h("section.card.chart-card", { hidden: ["search", "history", "groups", "why"].includes(tab) }, h("div.chart-head", {}, h("h2", {}, "Messages"), legend(), rate), drawn.element);
   const element = h("div", {},
     h("div.heading", {}, title, verbs),
     tiles,
@@ -69,9 +71,11 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     if (!live.hidden) drawn.draw(samplesOf(connection, name));
     rate.textContent = forecast(rateOf(connection, name), queue);
     for (const [id, { number: cell }] of tabs) if (COUNTED.has(id)) cell.textContent = short(queue[id]);
+    tabs.get("groups").element.hidden = tab !== "groups" && !inGroups(queue);
     pauses(queue);
     if (!lacking.firstChild) lacking.replaceChildren(...[cannotDo(queue), mayEdit ? null : lookingOnly()].filter(Boolean));
     if (tab === "leases") showLeases(queue);
+    else if (tab === "groups" && shown?.load) await shown.load(queue);
     else if (shown) shown.count?.(queue[tab]);
     else await (loading ??= showPanel(queue).finally(() => (loading = null))); // a second load at the same time would replace the list
   }
@@ -94,6 +98,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
       shown = {};
       return undefined;
     }
+    if (tab === "groups") return showGroups(queue);
     if (tab === "search") return showSearch(queue);
     return tab === "why" ? showStory(queue) : showMessages(queue);
   }
@@ -113,6 +118,18 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     shown = { load: past.load, tick: past.tick, leave: past.leave };
     panel.replaceChildren(past.element);
     await loaded(past.load);
+  }
+
+  async function showGroups(queue) {
+    if (queue.lacks.groups) {
+      panel.replaceChildren(unlisted(`Messages of the discipline “${queue.discipline}” do not wait in groups.`));
+      shown = {};
+      return;
+    }
+    const groups = groupsPanel({ where: whereOf(queue) });
+    shown = { load: groups.load };
+    panel.replaceChildren(groups.element);
+    await loaded(() => groups.load(queue));
   }
 
   async function showSearch(queue) {
@@ -158,7 +175,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   return {
     element,
     refresh: async () => show(await api.queue(connection, name, tab === "leases" ? offset : 0, LEASES, only)),
-    reload: async () => shown?.load?.(),
+    reload: async () => tab !== "groups" && shown?.load?.(), // the groups are read at each refresh
     tick: () => shown?.tick?.(),
     leave: () => shown?.leave?.(),
     get keys() {

@@ -34,6 +34,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 SEEN: dict[str, dict[str, str]] = {
     "messages": {"target": "dead"},
+    "groups": {},
     "reasons": {},
     "lease": {"lease_id": "held"},
     "export": {"target": "dead"},

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
 from rmq_console import searches
@@ -257,3 +258,37 @@ def test_a_viewer_sees_everything_and_can_change_nothing(screen: ConsoleScreen, 
     screen.shows("You may look, but not change anything")
     labels = {button.text for button in screen.all("button") if button.is_displayed()}
     assert labels.isdisjoint({"Pause", "Redrive", "Redrive all", "Purge…", "Retry", "Edit and retry…", "Delete…"})
+
+
+def test_groups_and_publications_lead_to_their_messages_and_stay_up_to_date(
+    screen: ConsoleScreen, opened: Opened, driver: Chrome
+) -> None:
+    queue = opened("uploads", max_deliveries=9)
+    queue.admin.configure(groups="exclusive", pause_after_dead="20 in 10m")
+    for number in range(12):
+        queue.publish_many([f"row {number}"] * (number + 1), group=f"tenant-{number}", publication=f"m {number % 3}")
+    queue.publish("x", group="<img src=x onerror=document.title='hacked'>")
+    screen.open("uploads")
+    screen.click(".tab.groups")
+    screen.shows("One lease at a time may hold messages of a group", ".policy")
+    screen.shows("pauses itself after 20 dead letters in 10m", ".policy")
+    assert len(screen.all("table.groups tbody tr")) == 13
+    assert len(screen.all("table.publications tbody tr")) == 3
+    assert "<img src=x" in screen.text("table.groups")
+    assert screen.run("return document.title") != "hacked"
+    lease = queue.claim(max_messages=12, groups=["tenant-11"])
+    screen.shows("0 of 30", "table.publications")
+    queue.ack(lease)
+    screen.shows("12 of 30", "table.publications")
+    screen.wait(lambda: len(screen.all("table.groups tbody tr")) == 12)
+    for width in (1280, 400):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        assert screen.run("return document.documentElement.scrollWidth") <= width
+    screen.click("table.groups tbody a")
+    screen.shows("11 messages found", ".found")
+    screen.shows("tenant-10", "table.messages .badge.group")
+    opened("plain").publish("x")
+    screen.open("plain")
+    screen.shows("Leases", ".tabs")
+    assert "Groups" not in screen.text(".tabs")
