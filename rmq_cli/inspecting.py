@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
@@ -127,12 +127,15 @@ def stats(queue: Queues = None, *, at: At) -> None:
     """Show how many messages of queues are ready, delayed, leased and dead.
 
     Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
-    those that failed together, and no others. Queues that cannot be read are named on stderr; if one of them was named,
+    those that failed together, and no others. For queues that are named, it also says in how many groups messages wait,
+    and in which of them the most. Queues that cannot be read are named on stderr; if one of them was named,
     the exit code is 1.
     """
     with connected(at.url) as server:
         found, unread = stats_of_each(chosen(server, queue, at.discipline), partial(stats_of, server))
         told = [] if at.as_json else [_pause_of(server, each) for each, numbers in found if numbers.paused]
+        if queue and not at.as_json:
+            told += [text for each, _ in found if (text := _groups_of(server, each))]
     if at.as_json:
         for each, numbers in found:
             emit(records.stats_record(*each, numbers))
@@ -149,6 +152,24 @@ def stats(queue: Queues = None, *, at: At) -> None:
 def _pause_of(server: Server, queue: Registered) -> str:
     with server.queue(*queue) as opened:
         return f"{queue.name} is {why_paused(opened)}"
+
+
+_MOST_GROUPS, _TOP = 1000, 3
+
+
+def _groups_of(server: Server, queue: Registered) -> str:
+    """Return in how many groups messages of a queue wait, and in which the most; empty if it has none."""
+    with server.queue(*queue) as opened:
+        found = opened.admin.groups(_MOST_GROUPS) if can(opened, "groups") else []
+    waiting: Counter[str] = Counter()
+    for group in found:
+        waiting[group.name or "no group"] += group.waiting
+    if not (waiting := +waiting):
+        return ""
+    many = f"{len(waiting):,} groups" if len(waiting) > 1 else "1 group"
+    more = " or more" if len(found) == _MOST_GROUPS else ""
+    top = ", ".join(f"{name} ({count:,})" for name, count in waiting.most_common(_TOP))
+    return f"{queue.name} waits in {many}{more}, the most in {top}; see rmq groups"
 
 
 def peek(queue: Queue, *, state: _State = State.READY, count: Count = 10, at: At) -> None:

@@ -84,6 +84,29 @@ def test_delayed_and_leased_messages_can_be_listed(rmq: Rmq, redis_client: redis
         assert stored(redis_client) == before
 
 
+def test_isolated_messages_and_the_largest_groups_of_a_queue_with_groups_are_shown(
+    rmq: Rmq, redis_client: redis.Redis
+) -> None:
+    with closing(rmq_core.LeasedQueue(redis_client, "q")) as queue:
+        queue.admin.configure(groups="exclusive")
+        queue.publish_many([f"together {number}" for number in range(4)], group="tenant-7")
+        for _ in range(2):
+            queue.nack(queue.claim(max_messages=4), delay=0)  # type: ignore[arg-type]
+        for number in range(8):
+            queue.publish_many(["x"] * 2, group=f"tenant {number + 10}")
+        queue.publish_many(["x"] * 9)
+        publish(rmq, "leased", "plain")
+        shown = rmq("peek", "q", "--state", "isolated", "--json").records
+        assert [(one["payload"], one["group"]) for one in shown] == [(f"together {n}", "tenant-7") for n in range(4)]
+        assert "tenant-7" in rmq("peek", "q", "--state", "isolated").out
+        assert len(rmq("peek", "q", "-n", "100", "--json").records) == 29
+        ran = rmq("stats", "q", "plain")
+        assert ran.err.strip() == (
+            "q waits in 10 groups, the most in no group (9), tenant-7 (4), tenant 10 (2); see rmq groups"
+        )
+        assert rmq("stats").err == rmq("stats", "q", "--json").err == ""
+
+
 def test_a_name_used_by_two_disciplines_requires_the_discipline(rmq: Rmq) -> None:
     publish(rmq, "reliable")
     publish(rmq, "jobs")

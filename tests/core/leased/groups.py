@@ -12,7 +12,7 @@ import redis
 
 from rmq_core import LeasedConfig, LeaseLost
 from rmq_core.envelope.codec import message_of, split
-from rmq_core.envelope.export_record import is_isolated
+from rmq_core.envelope.export_record import group_of, is_isolated
 from rmq_core.errors import ConfigurationError
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.messages import Lease, NewMessage
