@@ -19,6 +19,7 @@ from benchmarks import (
     chunks,
     columns,
     cores,
+    groups,
     idling,
     inflight,
     jobs,
@@ -48,7 +49,8 @@ and each slice of RMQ is compared with the slices of the bare loop before and af
 ratios, with their quartiles in brackets. The server has a core of its own. The bare loop calls `EVALSHA` of `return 1`;
 for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time is measured from the
 publisher's send to the moment another process has the message. The async façade is compared with `redis.asyncio`.
-Memory is the growth of `used_memory`. The docstrings of the benchmark modules give details. Rates and times are
+Memory is the growth of `used_memory`. Queues with groups are compared with a plain one, in processor time of the
+server. The docstrings of the benchmark modules give details. Rates and times are
 context: they apply only to this machine."""
 BESIDE = """\
 # RMQ compared with other libraries
@@ -110,6 +112,7 @@ def measurements(server: str, effort: Effort) -> dict[str, Callable[[], Findings
         "async_loops": on_one(async_loops.measure, effort.loops),
         "batches": on_one(batches.measure, effort.batches),
         "async_batches": on_one(async_batches.measure, effort.batches),
+        "groups": lambda: _groups(server, effort.batches),
         "waking": on_one(waking.measure, effort.wakes),
         "idling": on_one(idling.measure, effort.idle_s),
         "memory": lambda: _memory(effort.kept),
@@ -126,6 +129,11 @@ def measurements(server: str, effort: Effort) -> dict[str, Callable[[], Findings
 def _on(server: str, measure: Callable[..., Findings], *args: object) -> Findings:
     with cores.server(server) as running:
         return measure(running.port, *args)
+
+
+def _groups(server: str, rounds: int) -> Findings:
+    with cores.server(server) as running:
+        return groups.measure(running.port, running.process.pid, rounds)
 
 
 def _spark(effort: Effort) -> Findings:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import pytest
 import redis
 
-from benchmarks import async_batches, async_loops, batches, chunks, columns, loops, replay
+from benchmarks import async_batches, async_loops, batches, chunks, columns, groups, loops, replay
 from benchmarks.batches import BATCH
 from benchmarks.figures import Findings
 from benchmarks.inflight import SHOWN
@@ -21,6 +22,7 @@ TINY: dict[str, Callable[[int], Findings]] = {
     "batches": lambda port: batches.measure(port, 1),
     "async_batches": lambda port: async_batches.measure(port, 1),
     "columns": lambda port: columns.measure(port, 1, 2_000),
+    "groups": lambda port: groups.measure(port, os.getpid(), 1),  # of this process instead of the server
 }
 
 
