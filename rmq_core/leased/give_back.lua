@@ -13,8 +13,6 @@ if earlier then return earlier end
 -- include: notify
 -- include: timer
 -- include: give_back
--- include: failure
--- include: untouched
 local head = held_by(lease, token)
 if not head then return 'lost' end
 local keys = {id = lease_id, leases = leases, lease = lease, settled = settled, ready = ready, delayed = delayed,
@@ -23,9 +21,11 @@ check_types(keys)
 local now, seen = clock(), awaited(waiters, wake, timer)
 local state, most, how = 'l', 4000, nil
 if verb == 'release' then
+-- include: untouched
   how = untouched(head, lease)
   if head.state ~= state then head.returned = head.returned + 1 end
 else
+-- include: failure
   how = failure_of(head, lease, settled)
   how.entry, how.waits, how.now = table.concat({'nack', now, head.owner, reason}, '\t'), waits_of(delays), now
   how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap

@@ -43,8 +43,3 @@ local function message_id(envelope)
   local stop = history_end(envelope)
   return stop and string.match(envelope, '^(%S+) ', stop + 1)
 end
--- Returns the headers as JSON.
-local function headers_of(envelope)
-  local _, stop, size = string.find(envelope, '^%S+ %a(%d+) ', history_end(envelope) + 1)
-  return string.sub(envelope, stop + 1, stop + tonumber(size))
-end

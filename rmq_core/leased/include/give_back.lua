@@ -10,15 +10,9 @@
 -- include: nack_delays
 -- include: mark
 -- include: halving
--- include: ready
 -- include: front
 -- include: ended
 -- include: trimmed
--- include: fitting
-local function is_settled(bits, first, index)
-  local byte = string.byte(bits, math.floor(index / 8) - first + 1)
-  return byte ~= nil and math.floor(byte / 2 ^ (7 - index % 8)) % 2 == 1
-end
 -- Counts a failed delivery. Returns the envelope, its isolated group or 0, whether the message becomes a dead letter,
 -- and when it is ready again, nil for now. Only deliveries that the message is blamed for make it a dead letter, unless
 -- max_deliveries is 1.
@@ -75,27 +69,33 @@ local function give_back(keys, k, how)
   if size == 1 and not how.settled then
     back, ids = place({redis.call('LINDEX', keys.lease, 1)}, keys, how, {0})
     size = 0
-  end
-  -- If only one message would remain in the lease, it is given back too: otherwise, when the lease is taken over, that
-  -- message would seem to have failed alone.
-  while size > 0 and (moved < k and bytes < 8388608 or moved > 0 and size == 1) do
-    local n = math.max(1, math.min(fitting(keys.lease, -1, moved, bytes), k - moved, size))
-    local lo = size - n + 1
-    local got = redis.call('LRANGE', keys.lease, lo, size)
-    local first = math.floor((lo - 1) / 8)
-    local bits = redis.call('GETRANGE', keys.settled, first, math.floor((size - 1) / 8))
-    redis.call('LTRIM', keys.lease, 0, lo - 1)
-    local open, indexes = {}, {}
-    for i = n, 1, -1 do
-      bytes = bytes + #got[i]
-      local index = lo + i - 2
-      if not is_settled(bits, first, index) then open[#open + 1], indexes[#indexes + 1] = got[i], index
-      else redis.call('SETBIT', keys.settled, index, 0) end -- so that BITCOUNT counts only the messages left
+  else
+-- include: fitting
+    local function is_settled(bits, first, index)
+      local byte = string.byte(bits, math.floor(index / 8) - first + 1)
+      return byte ~= nil and math.floor(byte / 2 ^ (7 - index % 8)) % 2 == 1
     end
-    local placed, dead = place(open, keys, how, indexes)
-    back = back + placed
-    for i = 1, #dead do ids[#ids + 1] = dead[i] end
-    moved, size = moved + n, size - n
+    -- If only one message would remain in the lease, it is given back too: otherwise, when the lease is taken over, that
+    -- message would seem to have failed alone.
+    while size > 0 and (moved < k and bytes < 8388608 or moved > 0 and size == 1) do
+      local n = math.max(1, math.min(fitting(keys.lease, -1, moved, bytes), k - moved, size))
+      local lo = size - n + 1
+      local got = redis.call('LRANGE', keys.lease, lo, size)
+      local first = math.floor((lo - 1) / 8)
+      local bits = redis.call('GETRANGE', keys.settled, first, math.floor((size - 1) / 8))
+      redis.call('LTRIM', keys.lease, 0, lo - 1)
+      local open, indexes = {}, {}
+      for i = n, 1, -1 do
+        bytes = bytes + #got[i]
+        local index = lo + i - 2
+        if not is_settled(bits, first, index) then open[#open + 1], indexes[#indexes + 1] = got[i], index
+        else redis.call('SETBIT', keys.settled, index, 0) end -- so that BITCOUNT counts only the messages left
+      end
+      local placed, dead = place(open, keys, how, indexes)
+      back = back + placed
+      for i = 1, #dead do ids[#ids + 1] = dead[i] end
+      moved, size = moved + n, size - n
+    end
   end
   if size == 0 then
     redis.call('ZREM', keys.leases, keys.id)
@@ -105,7 +105,7 @@ local function give_back(keys, k, how)
   return back, ids, size
 end
 local function check_types(keys)
-  size_of()
+  if not died then redis.call('LLEN', keys.ready) end -- another layout has checked its own keys
   redis.call('LLEN', keys.dead)
   redis.call('LLEN', keys.failed)
   redis.call('ZCARD', keys.delayed)
