@@ -26,8 +26,8 @@ local late = expired(leases, now)
 -- Fast path: there are messages for a new id, no waiters and no delayed messages. It returns before the includes below
 -- are defined and before numbers are converted, because it needs none.
 local plain = not settled and redis.call('EXISTS', lease, delayed, waiters) == 0
-if plain and max_messages == '1' and not from_groups then
-  local reply, kept = hold_quickly(k, o, now)
+if plain and max_messages == '1' then
+  local reply, kept = hold_quickly(k, o, now, from_groups)
   if reply then return {remember(reply), late, kept} end
 end
 -- include: ready

@@ -11,13 +11,10 @@
 -- include: list_expired
 local earlier = replay()
 if earlier then return {earlier, expired(leases, clock()), {}} end
--- include: hold
--- include: ready
--- include: ended
+-- include: hold_quickly
+-- include: ended_quickly
 local k = {ready = ready, leases = leases, lease = lease, fence = fence}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, owner = owner}
-o.chosen = from_groups and lines_of(from_groups)
-if from_groups and not o.chosen then return {refuse('ungrouped'), {}, {}} end
 local now = string.format('%.0f', clock()) -- text, because each call would convert a number again
 local late = expired(leases, now)
 -- Fast path: the lease is held, nothing was settled before, nothing is to be kept, and there are no waiters and no
@@ -25,13 +22,30 @@ local late = expired(leases, now)
 local line, whole = redis.call('LINDEX', acked_lease, 0), token .. ' h '
 local plain = line and string.sub(line, 1, #whole) == whole and done_ttl_ms == '0' and completed_cap == '0'
               and redis.call('EXISTS', lease, delayed, waiters) == 0
-local waiting, acked = 0, 0
-if plain then
-  waiting, acked = claimable_at(now, o.chosen), redis.call('LLEN', acked_lease) - 1
+local waiting, acked, over = 0, nil, nil
+if plain and ended_quickly and max_messages == '1' and not from_groups then
+  acked = redis.call('LLEN', acked_lease) - 1
   redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
   redis.call('ZREM', leases, acked_id)
   redis.call('UNLINK', acked_lease)
-  if ended then ended() end
+  over = ended_quickly()
+  local reply, kept = nil, nil
+  if over then reply, kept = hold_quickly(k, o, now) end
+  if reply then return {remember(reply .. ' ' .. acked), late, kept} end
+end
+-- include: hold
+-- include: ready
+-- include: ended
+o.chosen = from_groups and lines_of(from_groups)
+if from_groups and not o.chosen then return {refuse('ungrouped'), {}, {}} end
+if plain then
+  if not acked then
+    waiting, acked = claimable_at(now, o.chosen), redis.call('LLEN', acked_lease) - 1
+    redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
+    redis.call('ZREM', leases, acked_id)
+    redis.call('UNLINK', acked_lease)
+  end
+  if ended and not over then ended() end
   if in_groups then waiting = claimable_at(now, o.chosen) end
   if waiting == 0 then return {remember('empty ' .. acked), late, {}} end
 end

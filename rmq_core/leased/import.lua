@@ -26,7 +26,7 @@ redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
 local due
 if count == 0 then -- only the progress changes
 elseif state == 'ready' then
-  append(unpack(messages))
+  append(messages)
   if arrived then arrived(messages) end
 elseif state == 'dead' then redis.call('LPUSH', dead, unpack(messages))
 else

@@ -75,7 +75,7 @@ if #fresh > 0 and delay_ms > 0 then
   for i = 1, #fresh do set_delayed(delayed, due, fresh[i]) end
   if seen and sooner(timer, due) then notify(waiters, wake, channel, now, seen, true) end
 elseif #fresh > 0 then
-  local added = append(unpack(fresh))
+  local added = append(fresh)
   if seen and added then notify(waiters, wake, channel, now, seen) end
 end
 if dropped > 0 then -- after the messages are stored: a full server refuses that first, and then nothing is dropped

@@ -18,7 +18,7 @@ for i = #letters, 1, -1 do
   fresh[#fresh + 1] = absolve(letters[i])
 end
 if #fresh == 0 then return refuse('redriven 0') end
-append(unpack(fresh))
+append(fresh)
 if arrived then arrived(fresh, fresh) end
 redis.call('LTRIM', dead, 0, -(#fresh + 1))
 if seen then notify(waiters, wake, channel, now, seen) end

@@ -16,7 +16,7 @@ local places, found = chosen_in(dead, 'right', first, last, letters)
 if #found == 0 then return refuse('redriven 0') end
 local seen, fresh = awaited(waiters, wake), {}
 for i = 1, #found do fresh[i] = absolve(found[i]) end
-append(unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
+append(fresh) -- a full server refuses this first write, so nothing is redriven
 if arrived then arrived(fresh, fresh) end
 remove_chosen(dead, 'right', places, slot .. ' ' .. seq)
 if seen then notify(waiters, wake, channel, clock(), seen) end

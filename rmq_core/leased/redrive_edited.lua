@@ -17,7 +17,7 @@ if not redis.call('LPOS', dead, letter) then return refuse('redriven 0') end
 local _, kept, history = parts_of(absolve(letter))
 local line = table.concat({'edited', now, owner, reason}, '\t') .. '\n'
 local message = written(0, kept, history, line, timeless(new_body))
-append(message) -- a full server refuses this first write
+append({message}) -- a full server refuses this first write
 if arrived then arrived({message}, {letter}) end
 redis.call('LREM', dead, 1, letter)
 if seen then notify(waiters, wake, channel, now, seen) end

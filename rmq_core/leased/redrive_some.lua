@@ -19,7 +19,7 @@ for i = 1, #letters do
 end
 if #fresh == 0 then return refuse('redriven 0') end
 local seen = awaited(waiters, wake)
-append(unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
+append(fresh) -- a full server refuses this first write, so nothing is redriven
 if arrived then arrived(fresh, fresh) end
 for i = 1, #chosen do redis.call('LREM', dead, 1, chosen[i]) end
 if seen then notify(waiters, wake, channel, clock(), seen) end

@@ -19,6 +19,6 @@ redis.call('PERSIST', delayed) -- a full server allows this write and the later 
 redis.call('ZREM', delayed, message)
 local count, kept, history, body = parts_of(message)
 if count then message = written(count, kept, history, '', timeless(body)) end
-if group > 0 then set_delayed(delayed, -group, message) else append(message) end
+if group > 0 then set_delayed(delayed, -group, message) else append({message}) end
 if seen then notify(waiters, wake, channel, clock(), seen, group > 0) end
 return remember('ready 1')

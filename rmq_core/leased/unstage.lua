@@ -80,7 +80,7 @@ while not plain and moved < most and bytes < 8388608 do
       if id then accepted, replaced[#replaced + 1] = accepted + 1, id end
     end
   end
-  if #undelayed > 0 then added = append(unpack(undelayed)) end
+  if #undelayed > 0 then added = append(undelayed) end
   moved = moved + #got
 end
 if moved == held then redis.call('LPOP', staged) end

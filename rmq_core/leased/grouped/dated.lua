@@ -1,6 +1,6 @@
 -- Returns a message with the time at which it expires, and that time in ms; nil if it does not. The header is that time,
 -- or '+' and how long after the publication, as many digits as the time has. stop: where the client's part begins.
--- include: group_in
+-- include: header_in
 local function dated(envelope, stop)
   local opening = '"rmq-expires":"'
   local text = header_in(envelope, stop, opening)
@@ -13,6 +13,3 @@ local function dated(envelope, stop)
   end
   return envelope, tonumber(ms)
 end
--- Returns the entry in `expiring` of the message of this number. Of those that expire in the same millisecond, the one
--- with the lower number comes first.
-local function entry_of(name, number) return string.format('%.0f', 5e14 + number) .. name end

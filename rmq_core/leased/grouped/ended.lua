@@ -16,7 +16,6 @@ local function let_go(names)
     if r.place == 'r' then r.place = 'n' end
   end
   enter(names)
-  if #names > 0 then redis.call('HDEL', ended_holds, unpack(names)) end
   store(names)
   local seen = awaited(waiters, wake)
   if seen and is_news() then notify(waiters, wake, channel, clock(), seen) end

@@ -2,6 +2,7 @@
 -- KEYS: expiring, sorted set: '<number + 5e14><group>' -> ms  overdue, list: ids of those that expired and that no client
 --         was told of yet
 -- include: dated
+-- include: entry_of
 local timed = redis.call('ZCARD', expiring) > 0 or redis.call('EXISTS', overdue) == 1
 local entering, leaving = {}, {}
 local function enters(ms, name, number)

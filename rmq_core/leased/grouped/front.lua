@@ -20,7 +20,7 @@ local function to_front(_, back)
   if #back == 0 then return end
   local envelopes, fields, runs, used = {}, {}, {}, {}
   for i = 1, #back do envelopes[i] = back[i][1] end
-  local of, names, isolated = names_of(envelopes)
+  local of, names, isolated, plain = names_of(envelopes)
   local held = redis.call('HMGET', group_holds, unpack(names))
   for i = 1, #names do
     local index, number = string.match(held[i] or '', '^(%d+) (%S+)$')
@@ -37,9 +37,7 @@ local function to_front(_, back)
     r.first, r.next = math.min(r.first, number), math.max(r.next, number + 1)
     r.until_ms = math.max(r.until_ms, back[i][3])
     if isolated[i] then r.suspects = r.suspects + 1 end
-    put(fields, of[i], r, number, envelopes[i])
+    put(fields, of[i], r, number, envelopes[i], plain)
   end
-  in_slices(fields, grouped, hset)
-  enter(names)
-  store(names)
+  put_all(fields, names)
 end

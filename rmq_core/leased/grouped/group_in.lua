@@ -1,11 +1,4 @@
--- Returns the text of a header in an envelope whose part of the client begins at `stop`; nil without it. opening: what
--- precedes the text. That may be in the payload too; in the value of another header, its quotes are escaped.
-local function header_in(envelope, stop, opening)
-  local at = string.find(envelope, opening, stop, true)
-  if not at then return nil end
-  local size, first = string.match(envelope, '^%S+ %a(%d+) ()', stop)
-  return size and at < first + size and string.match(envelope, '^([^"]*)"', at + #opening) or nil
-end
+-- include: header_in
 -- The same for an envelope whose part of the client begins anywhere; most have no such header.
 local function stored_header(envelope, opening)
   if not string.find(envelope, opening, 1, true) then return nil end
@@ -15,4 +8,20 @@ end
 local function group_in(envelope, stop) return header_in(envelope, stop, '"rmq-group":"') or '' end
 local function priority_in(envelope, stop)
   return string.match(header_in(envelope, stop, '"rmq-priority":"') or '', '^[1-9]$')
+end
+-- Returns the groups of messages that have no other header and no history, as nearly all in a large batch; nil if one of
+-- them has. So each message is looked at once, and not once for each header.
+local looked_at, groups_found = nil, nil
+local function only_grouped(envelopes)
+  if looked_at == envelopes then return groups_found end
+  looked_at, groups_found = envelopes, nil
+  local found, match = {}, string.match
+  for i = 1, #envelopes do
+    local name = match(envelopes[i], '^%d+ %d+ 0 %S+ %a[1-9]%d* {"rmq%-group":"([^"]*)"}') or
+                 match(envelopes[i], '^%d+ %d+ 0 %S+ %a0 ') and ''
+    if not name then return nil end
+    found[i] = name
+  end
+  groups_found = found
+  return found
 end

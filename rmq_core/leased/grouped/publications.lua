@@ -36,6 +36,7 @@ local function recount_in(name, n, changes)
   return true
 end
 local function add_each(found, envelopes)
+  if only_grouped(envelopes) then return found end
   for i = 1, #envelopes do
     local name = publication_of(envelopes[i])
     if name then found[name] = (found[name] or 0) + 1 end

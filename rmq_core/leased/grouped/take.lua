@@ -7,22 +7,36 @@
 -- include: ready
 -- include: turns
 -- include: tallied
--- Counts what a group has given to the lease, whose messages from `index` on are of this group.
-local function served(name, r, got, index)
-  local l, cost = line_of(), cost_of(name)
-  l.count, l.claimable = l.count - got, l.claimable - got
-  l.time, r.turn = math.max(l.time, r.turn + cost * (got - 1)), r.turn + cost * got
-  local limited, bucket = is_limited(name), group_rate and bucket_of(name)
-  if queue_rate then draw(queue_rate, '', got) end
-  if bucket then draw(group_rate, bucket, got) end
-  if limited and redis.call('HSETNX', group_holds, name, index .. ' ' .. r.first - got) == 1 then
-    r.active = r.active + 1
+-- Counts what groups have given to the lease: runs has for each name how many (got) and the index of the first of them (index).
+-- held: whether the lease may have messages of these groups from before.
+local function served(names, runs, held)
+  local l, full, limited, added = line_of(), {}, {}, {}
+  for i = 1, #names do
+    if runs[i].got > 0 and is_limited(names[i]) then limited[#limited + 1] = names[i] end
   end
-  if limited and r.active >= limit or bucket and tokens_of(name) < 1 then
-    l.claimable = l.claimable - r.count
-    r.place = 'n'
-    enter({name})
+  local before = held and #limited > 0 and redis.call('HMGET', group_holds, unpack(limited)) or {}
+  for i = 1, #limited do limited[limited[i]] = not before[i] end
+  for i = 1, #names do
+    local name, got = names[i], runs[i].got
+    if got > 0 then
+      local r, cost = known[name], cost_of(name)
+      l.count, l.claimable = l.count - got, l.claimable - got
+      l.time, r.turn = math.max(l.time, r.turn + cost * (got - 1)), r.turn + cost * got
+      local bucket = group_rate and bucket_of(name)
+      if queue_rate then draw(queue_rate, '', got) end
+      if bucket then draw(group_rate, bucket, got) end
+      if limited[name] then -- the lease has not held this group before
+        added[#added + 1], added[#added + 2] = name, formatted('%d %d', runs[i].index, r.first - got)
+        r.active = r.active + 1
+      end
+      if is_limited(name) and r.active >= limit or bucket and tokens_of(name) < 1 then
+        l.claimable = l.claimable - r.count
+        r.place, full[#full + 1] = 'n', name
+      end
+    end
   end
+  in_slices('HSET', group_holds, added)
+  enter(full)
 end
 -- Returns the next message of a group; `pop` removes it too.
 local function head_of_group(name, r, pop)
@@ -66,7 +80,7 @@ local function take_isolated(lease, n, names)
     end
     if got == 0 then break end
     changed[#changed + 1] = name
-    served(name, r, got, index + taken - got)
+    served({name}, {{got = got, index = index + taken - got}}, true)
     if taken >= n then break end
   end
   enter(changed)
@@ -74,32 +88,33 @@ local function take_isolated(lease, n, names)
   keep_counts()
   return taken, kept, failures, most
 end
--- Reads and removes the messages of a plan, and appends them to the lease. Returns their bytes, and a batch.
-local function move_fields(lease, plan, lo, hi)
-  local fields, out, bytes = {}, {}, 0
-  for i = lo, hi do fields[#fields + 1] = plan[i].name .. '\0' .. plan[i].number end
-  local got = redis.call('HMGET', grouped, unpack(fields))
-  redis.call('HDEL', grouped, unpack(fields))
-  for i = 1, #got do
-    local one = plan[lo + i - 1]
-    local r = known[one.name]
-    r.first = one.number + 1
-    if got[i] then
-      leaves(one.name, one.number)
-      out[#out + 1], bytes, r.count, one.run.got = got[i], bytes + #got[i], r.count - 1, one.run.got + 1
-      one.run.index = one.run.index or #out - 1
+-- Reads and removes the messages of a plan from `lo` to `hi`, and appends them to the lease, which has `held` of them.
+-- Returns their bytes, and a batch.
+local function move_fields(lease, plan, lo, hi, held)
+  local got, out, bytes, stop = redis.call('HMGET', grouped, unpack(plan.fields, lo, hi)), {}, 0, nil
+  redis.call('HDEL', grouped, unpack(plan.fields, lo, hi))
+  repeat
+    local run, had = plan.runs[plan.at], #out
+    stop = math.min(hi, run.to)
+    for i = run.to - run.wanted + 1 + run.passed, stop do
+      local envelope = got[i - lo + 1]
+      if envelope then
+        out[#out + 1], bytes = envelope, bytes + #envelope
+        if timed then leaves(run.name, run.first + i - run.to + run.wanted - 1) end
+      end
     end
-  end
+    if run.got == 0 then run.index = held + had end
+    run.got, run.passed = run.got + #out - had, stop - run.to + run.wanted
+    if stop == run.to then plan.at = plan.at + 1 end
+  until stop == hi
   if #out > 0 then redis.call('RPUSH', lease, unpack(out)) end
   tallied(out, {waiting = -1, leased = 1})
   return bytes, out
 end
 -- Returns up to where the next messages of a plan are taken; see fitting.lua.
-local function fitting_to(plan, at, taken, bytes)
-  local stop, size = math.min(#plan, at + (taken > 0 and 511 or 127)), taken > 0 and bytes / taken or 0
-  for _, i in ipairs({at, stop}) do
-    size = math.max(size, redis.call('HSTRLEN', grouped, plan[i].name .. '\0' .. plan[i].number))
-  end
+local function fitting_to(fields, at, taken, bytes)
+  local stop, size = math.min(#fields, at + (taken > 0 and 511 or 127)), taken > 0 and bytes / taken or 0
+  for _, i in ipairs({at, stop}) do size = math.max(size, redis.call('HSTRLEN', grouped, fields[i])) end
   return math.min(stop, at - 1 + math.max(1, math.floor((8388608 - bytes) / (size + 1))))
 end
 -- Returns the groups in front, at most `most`: only groups of the highest priority share a claim.
@@ -135,8 +150,10 @@ local function take_groups(lease, n, chosen)
     if all then break end
     read_records(names)
     for i = 1, #names do weight = weight + weight_of(names[i]) end
-    local plan, runs, left, had = {}, {}, n - taken, 0
-    for i = 1, #names do runs[i] = {got = 0, wanted = 0} end
+    local runs, fields, left, had = {}, {}, n - taken, 0
+    for i = 1, #names do
+      runs[i] = {name = names[i], first = known[names[i]].first, wanted = 0, passed = 0, got = 0}
+    end
     while left > 0 and left ~= had do
       local shared = left
       had = left
@@ -148,26 +165,25 @@ local function take_groups(lease, n, chosen)
       end
     end
     for i = 1, #names do
-      for number = known[names[i]].first, known[names[i]].first + runs[i].wanted - 1 do
-        plan[#plan + 1] = {name = names[i], number = number, run = runs[i]}
-      end
+      local run, at = runs[i], #fields
+      for number = 1, run.wanted do fields[at + number] = formatted('%s\0%d', run.name, run.first + number - 1) end
+      run.to = at + run.wanted
     end
-    if #plan == 0 then break end
-    local at = 1
-    while at <= #plan and bytes < 8388608 do
-      local stop, held = fitting_to(plan, at, taken, bytes), redis.call('LLEN', lease) - 1
-      local size, out = move_fields(lease, plan, at, stop)
-      for i = at, stop do
-        local run = plan[i].run
-        if run.index and not run.at then run.at = held + run.index end
-      end
+    if #fields == 0 then break end
+    local plan, at, held = {runs = runs, fields = fields, at = 1}, 1, redis.call('LLEN', lease) - 1
+    local some = held > 0
+    while at <= #fields and bytes < 8388608 do
+      local stop = fitting_to(fields, at, taken, bytes)
+      local size, out = move_fields(lease, plan, at, stop, held)
       if #out > 0 then kept[#kept + 1] = out end
-      taken, bytes, at = taken + #out, bytes + size, stop + 1
+      taken, bytes, at, held = taken + #out, bytes + size, stop + 1, held + #out
     end
     for i = 1, #runs do
-      if runs[i].got < runs[i].wanted then skip_gaps(names[i], known[names[i]]) end
-      if runs[i].got > 0 then served(names[i], known[names[i]], runs[i].got, runs[i].at) end
+      local run, r = runs[i], known[names[i]]
+      r.first, r.count = run.first + run.passed, r.count - run.got
+      if run.got < run.wanted then skip_gaps(names[i], r) end
     end
+    served(names, runs, some)
     store(names)
   end
   keep_counts()

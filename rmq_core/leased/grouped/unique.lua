@@ -7,6 +7,7 @@ local placed, placing = {}, {} -- digests of messages that this script puts in g
 local function digest_in(envelope) return stored_header(envelope, '"rmq-unique":"') end
 local function digests_in(envelopes)
   local found = {}
+  if only_grouped(envelopes) then return found end
   for i = 1, #envelopes do found[#found + 1] = digest_in(envelopes[i]) end
   return found
 end

@@ -6,4 +6,4 @@ local size_of = claimable_at
 local in_groups = false
 -- Returns the lines of some groups, or nil where messages do not wait in groups.
 local function lines_of(_) redis.call('LLEN', ready) end
-local function append(...) return redis.call('RPUSH', ready, ...) end
+local function append(messages) return redis.call('RPUSH', ready, unpack(messages)) end
