@@ -134,14 +134,17 @@ def _column(values: Iterable[Any], name: str, stored: pa.DataType | None = None)
 
 
 def _batch(found: Columns, lease_id: str, queue: str) -> pa.RecordBatch:
-    rows = len(found.ids)
-    headers: Any = pa.array(found.headers, pa.binary())
-    if any(field.header for field in MESSAGE_FIELDS):
-        found = found._replace(headers=headers.to_pylist())
-    own = {name: _column(field.values(found), name, _STORED.get(field.type)) for name, field in _FIELDS.items()}
+    """Return the columns. Most messages have the same headers, so each distinct text of headers is decoded once."""
+    rows, headers = len(found.ids), pa.array(found.headers, pa.binary()).dictionary_encode()
+    distinct = found._replace(headers=headers.dictionary.to_pylist())
+    own = {}
+    for name, field in _FIELDS.items():
+        values = _column(field.values(distinct), name, _STORED.get(field.type))
+        own[name] = values.take(headers.indices) if field.header else values
+    maps = [list(header_texts(header_items(text))) for text in distinct.headers]
     rest = {
         "payload": pa.array(found.payloads, pa.binary()),
-        "headers": _maps(headers),
+        "headers": pa.array(maps, _TEXTS).take(headers.indices),
         "index": pa.array(_numpy(found.indexes)),
         "lease": pa.repeat(lease_id, rows),
         "queue": pa.repeat(queue, rows),
@@ -153,13 +156,6 @@ def _numpy(indexes: Sequence[int]) -> Any:
     if isinstance(indexes, range):
         return np.arange(indexes.start, indexes.stop, dtype=np.int64)
     return np.array(indexes, np.int64)
-
-
-def _maps(headers: pa.Array) -> pa.Array:
-    """Return headers as maps. Most messages have the same headers, so each distinct text is decoded once."""
-    each = headers.dictionary_encode()
-    known = [list(header_texts(header_items(text))) for text in each.dictionary.to_pylist()]
-    return pa.array(known, _TEXTS).take(each.indices)
 
 
 def _split(envelopes: Sequence[bytes], indexes: Sequence[int], delivered: int) -> Columns | None:

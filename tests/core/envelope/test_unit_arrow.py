@@ -11,12 +11,16 @@ import pyarrow as pa
 import pytest
 
 from rmq_core import ConfigurationError, MalformedMessage, Message
+from rmq_core.envelope import arrow, codec
 from rmq_core.envelope.arrow import SCHEMA, JsonTables, _split, batch_of, messages_of, split_json, table_of
-from rmq_core.envelope.codec import body, header_texts, message_of
+from rmq_core.envelope.codec import MESSAGE_FIELDS, body, header_items, header_texts, message_of
 from rmq_core.errors import UnknownPayloadKind
 
 HISTORY = b"nack\t1700000000000\tme\twhy not\x1f2 7 1 0\n"
-HEADERS = [b"", b"", b'{"a":"\xc3\xbc","b":"2"}', b'{"c d":[1,null]}']
+HEADERS = [
+    b"", b"", b'{"a":"\xc3\xbc","b":"2"}', b'{"c d":[1,null]}', b'{"rmq-group":"acme","rmq-priority":"3"}',
+    b'{"rmq-group":"Zo\xc3\xab","rmq-publication":"may","rmq-expires":"1700000000000"}',
+]  # fmt: skip
 
 
 def random_envelopes(seed: int, count: int = 300) -> list[bytes]:
@@ -81,6 +85,21 @@ def test_an_unusual_envelope_among_others_is_split_as_alone(unusual: bytes) -> N
 def test_a_damaged_envelope_among_others_raises_an_error(damaged: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         batch_of([*random_envelopes(3, 5), damaged], range(6), 1, "job", "q")
+
+
+def test_headers_are_decoded_once_for_all_messages_that_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+
+    def noted(headers: bytes) -> Any:
+        decoded.append(headers)
+        return header_items(headers)
+
+    for module in (arrow, codec):
+        monkeypatch.setattr(module, "header_items", noted)
+    batch = batch_of(random_envelopes(4), range(300), 1, "job", "q")
+    assert len(set(batch["group"].to_pylist())) == 3
+    columns = ["headers", *(field.name for field in MESSAGE_FIELDS if field.header)]
+    assert len(decoded) <= len(columns) * len(set(HEADERS))
 
 
 def test_no_messages_are_a_table_without_rows() -> None:
