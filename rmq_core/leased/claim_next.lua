@@ -19,10 +19,12 @@ local now = string.format('%.0f', clock()) -- text, because each call would conv
 local late = expired(leases, now)
 -- Fast path: the lease is held, nothing was settled before, nothing is to be kept, and there are no waiters and no
 -- delayed messages. It returns before the includes below are defined and before numbers are converted.
-local line, whole = redis.call('LINDEX', acked_lease, 0), token .. ' h '
-local plain = line and string.sub(line, 1, #whole) == whole and done_ttl_ms == '0' and completed_cap == '0'
-              and redis.call('EXISTS', lease, delayed, waiters) == 0
-local waiting, acked, over = 0, nil, nil
+local plain, waiting, acked, over = false, 0, nil, nil
+do -- a block, because a script may have 200 locals
+  local line, whole = redis.call('LINDEX', acked_lease, 0), token .. ' h '
+  plain = line and string.sub(line, 1, #whole) == whole and done_ttl_ms == '0' and completed_cap == '0'
+          and redis.call('EXISTS', lease, delayed, waiters) == 0
+end
 if plain and ended_quickly and max_messages == '1' and not from_groups then
   acked = redis.call('LLEN', acked_lease) - 1
   redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
@@ -64,18 +66,20 @@ end
 -- include: promote
 -- include: open_lease
 -- include: finish
-now = tonumber(now)
-k.delayed, k.waiters, k.wake, k.timer, k.channel = delayed, waiters, wake, timer, channel
-local gone = {id = acked_id, leases = leases, lease = acked_lease, settled = settled, done = done, completed = completed}
-local head = held_by(acked_lease, token)
-if not head then return {'lost', {}, {}} end
-if redis.call('EXISTS', lease) == 1 then return {refuse('superseded'), {}, {}} end -- see claim.lua
-local seen, isolated = awaited(waiters, wake, timer), 0
-waiting, isolated = promote(delayed, ready, now, o.chosen)
-redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
-acked = finish(gone, head, now, tonumber(done_ttl_ms), tonumber(completed_cap))
-if in_groups then waiting = claimable_at(now, o.chosen) end
-if waiting + isolated == 0 or (seen and seen.paused) then return {remember('empty ' .. acked), late, {}} end
-local reply, kept = open_lease(k, o, now, waiting, isolated)
-if lease_ms == 'inf' then announce(k, now, seen) else announce(k, now, seen, now + tonumber(lease_ms)) end
-return {remember(reply .. ' ' .. acked), late, kept}
+do
+  now = tonumber(now)
+  k.delayed, k.waiters, k.wake, k.timer, k.channel = delayed, waiters, wake, timer, channel
+  local gone = {id = acked_id, leases = leases, lease = acked_lease, settled = settled, done = done, completed = completed}
+  local head = held_by(acked_lease, token)
+  if not head then return {'lost', {}, {}} end
+  if redis.call('EXISTS', lease) == 1 then return {refuse('superseded'), {}, {}} end -- see claim.lua
+  local seen, isolated = awaited(waiters, wake, timer), 0
+  waiting, isolated = promote(delayed, ready, now, o.chosen)
+  redis.call('STRLEN', fence) -- refuses a wrong type before anything is written
+  acked = finish(gone, head, now, tonumber(done_ttl_ms), tonumber(completed_cap))
+  if in_groups then waiting = claimable_at(now, o.chosen) end
+  if waiting + isolated == 0 or (seen and seen.paused) then return {remember('empty ' .. acked), late, {}} end
+  local reply, kept = open_lease(k, o, now, waiting, isolated)
+  if lease_ms == 'inf' then announce(k, now, seen) else announce(k, now, seen, now + tonumber(lease_ms)) end
+  return {remember(reply .. ' ' .. acked), late, kept}
+end

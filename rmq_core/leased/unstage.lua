@@ -70,7 +70,7 @@ while not plain and moved < most and bytes < 8388608 do
       set_delayed(delayed, now + delay_ms, entry)
       due = math.min(due or now + delay_ms, now + delay_ms)
     elseif fresh and in_groups then -- at once, for the next one may have the same key
-      added = append(entry) or added
+      added = append({entry}) or added
     elseif fresh then
       undelayed[#undelayed + 1] = entry
     end
