@@ -36,7 +36,7 @@ from rmq_core.exchange.frames import (
 )
 from rmq_core.exchange.loading import LAYOUTS
 from rmq_core.exchange.pools import ON_POOL
-from rmq_core.exchange.scripts import Slots, explained, laid_out
+from rmq_core.exchange.scripts import RESENDS, Slots, explained, laid_out
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
@@ -81,7 +81,7 @@ class AsyncDriver:
 
     async def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
         """Run an operation to its end and return its result; `patience` replaces the driver's own."""
-        patience = patience or self._patience
+        patience, laid = patience or self._patience, 0
         try:
             want = next(exchange)
             while True:
@@ -90,13 +90,13 @@ class AsyncDriver:
                 except FAILURES as error:
                     failure = translate(error)
                     again = None
-                    if isinstance(failure, WrongKeyType):
-                        again = await self.run(laid_out(want), patience)
+                    if isinstance(failure, WrongKeyType) and laid < RESENDS:
+                        again, laid = await self.run(laid_out(want), patience), laid + 1
                     want = again or exchange.throw(failure)
                 except BaseException as error:  # the operation decides what a cancellation means
                     want = exchange.throw(error)
                 else:
-                    want = exchange.send(reply)
+                    want, laid = exchange.send(reply), 0
         except StopIteration as stop:
             result: R = stop.value
             return result

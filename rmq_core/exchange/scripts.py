@@ -154,8 +154,13 @@ def format_key(prefix: bytes) -> bytes:
     return prefix + b"format"
 
 
+RESENDS = 20
+"""How often in a row a request that got WRONGTYPE is sent again. A change from one policy of groups to another leads
+through a queue without groups, so the layout may be the old one again when a client reads which one it is."""
+
+
 def laid_out(want: Any) -> Exchange[Any]:
-    """Return the request that got WRONGTYPE as the queue's present layout needs it; None if that changes nothing."""
+    """Return the request that got WRONGTYPE as the queue's present layout needs it; None if it has no other form."""
     call = want.call if isinstance(want, Wait) else want
     if not isinstance(call, Call) or call.of is None or call.appended:
         return None
@@ -167,8 +172,6 @@ def laid_out(want: Any) -> Exchange[Any]:
         return None
     call.of.layout = layout
     changed = again(call)
-    if changed.script is call.script:
-        return None
     return want._replace(call=changed) if isinstance(want, Wait) else changed
 
 
@@ -182,13 +185,15 @@ def again(call: Call) -> Call:
 
 def answered(call: Call) -> Exchange[Any]:
     """Return the reply to a call. It is for `together`, in whose writes a driver cannot repeat single calls."""
-    try:
-        return (yield call)
-    except WrongKeyType:
-        changed = yield from laid_out(call)
-        if changed is None:
-            raise
-    return (yield changed)
+    for _ in range(RESENDS):
+        try:
+            return (yield call)
+        except WrongKeyType:
+            changed = yield from laid_out(call)
+            if changed is None:
+                raise
+            call = changed
+    return (yield call)
 
 
 def explained(prefix: bytes, error: WrongKeyType, layouts: Sequence[str]) -> Exchange[RedisMessageQueueError]:

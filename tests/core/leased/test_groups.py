@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from rmq_core import LeasedConfig, Match
+from rmq_core import LeasedConfig, LeasedQueue, Match
 from rmq_core.errors import ConfigurationError, PayloadError
+from rmq_core.exchange import Command
 from rmq_core.messages import Isolation, NewMessage
 from rmq_core.reports import GroupStats
 from tests.core.leased.groups import POLICIES, Groups
@@ -62,6 +63,38 @@ def test_whoever_changes_groups_may_die_after_any_request(
         assert other.stats()[:4] == (0, 0, 0, 0)
         if not died:
             return
+
+
+@pytest.mark.parametrize("name", ["publish", "publish_many", "claim", "ack", "backlog"])
+def test_a_call_that_meets_the_one_line_between_two_policies_is_sent_again(world: World, name: str) -> None:
+    """When the client reads why it failed, the queue has groups again."""
+    queue = world.queue()
+    configure(queue, "fair")
+    queue.publish_many(["1", "2"], group="a")
+    lease = queue.claim()
+    calls: dict[str, Callable[[], Any]] = {
+        "publish": lambda: queue.publish("x", group="a"),
+        "publish_many": lambda: queue.publish_many(["x"] * 300, group="a"),
+        "claim": lambda: queue.claim(wait=5),
+        "ack": lambda: queue.ack(lease),
+        "backlog": queue.backlog,
+    }
+    driver, met = driver_of(queue), 0
+    perform = driver._perform
+    with LeasedQueue(world.url, "q") as other:
+
+        def late(want: Any, patience: Any) -> Any:
+            nonlocal met
+            if isinstance(want, Command) and not met:
+                met += 1
+                configure(other, "fair")
+            return perform(want, patience)
+
+        driver._perform = late
+        configure(other, None)
+        assert calls[name]()
+    assert met == 1
+    assert sum(queue.stats()[:3]) == {"publish": 3, "publish_many": 302, "ack": 1}.get(name, 2)
 
 
 def configure(queue: Any, groups: str | None) -> None:
