@@ -2,7 +2,7 @@
 -- most. By start-time fair queueing (Goyal et al., 1996), each group in line gets its share, in order; its turn then
 -- comes later by what it got, divided by its weight. chosen: only from these lines. Returns how many messages it moved,
 -- the batches, for isolated messages how often they failed together and how many of them a claim may get, else 0 and 0,
--- and whether no group is in line any more.
+-- and whether the lease is to get no more.
 -- KEYS: group_holds  lease  fence
 -- include: ready
 -- include: turns
@@ -86,7 +86,7 @@ local function take_isolated(lease, n, names)
   enter(changed)
   store(changed)
   keep_counts()
-  return taken, kept, failures, most
+  return taken, kept, failures, most, true -- a lease has nothing else beside messages of a line of isolated ones
 end
 -- Reads and removes the messages of a plan from `lo` to `hi`, and appends them to the lease, which has `held` of them.
 -- Returns their bytes, and a batch.

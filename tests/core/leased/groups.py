@@ -290,6 +290,7 @@ class Groups:
         if self.policy:
             assert all(int(message.expires) >= now for message in queue.messages(lease) if message.expires)
         assert held
+        assert lease.complete or lease.count >= 100
         by_group = defaultdict(list)
         for text in held.values():
             by_group[text.rpartition("-")[0].replace("None", "")].append(text)

@@ -270,6 +270,20 @@ def test_isolated_messages_of_groups_are_shown_searched_and_purged_by_whoever_co
     assert new().stats()[:3] == (1201, 0, 4)
     queue.ack(held)
     assert sorted(drain(queue)) == sorted([*(f"c{number}" for number in range(1200)), "z"])
+def test_a_claim_has_its_messages_at_once_where_isolated_ones_wait_behind_others(world: World) -> None:
+    queue = world.queue()
+    configure(queue, "fair")
+    queue.publish_many(["1", "2"], group="g")
+    for _ in range(2):
+        queue.nack(queue.claim(max_messages=2))
+    queue.publish_many(["3", "4"], group="g")
+    configure(queue, "exclusive")
+    for group in "abcdef":
+        queue.publish_many(["5", "6", "7"], group=group)
+    while lease := queue.claim(max_messages=3):
+        assert lease.complete, lease
+        queue.ack(lease)
+    assert queue.stats().ready == 0
 
 
 def may_be_claimed(queue: Any, name: str) -> bool:
