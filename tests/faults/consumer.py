@@ -1,8 +1,10 @@
 """A consumer that logs everything it does: `python -m tests.faults.consumer <sync|async> <url> <log>`.
 
-A line of the log is `<verb> <fencing number> <payload> ...`: `did` before a settle is tried, `acked` once it was
-reported, `gave` for released messages, `stale` for a settle that was refused. Now and then it pauses beyond its lease,
-so that refusals are tested too. A line is one write: SIGKILL leaves it whole or not there.
+A line of the log is `<verb> <fencing number> <ms> <deadline in ms> <payload> ...`: `did` when messages were claimed,
+`tries` just before they are settled, `acked` once that was reported, `gave` for messages that were released or nacked,
+`stale` for a settle that was refused, `left` where an error ended a block, whether its nack was refused or not. Now and
+then it pauses beyond its lease, so that refusals are tested too. A message whose payload ends in `poison` fails. A line
+is one write: SIGKILL leaves it whole or not there.
 """
 
 from __future__ import annotations
@@ -12,9 +14,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterable
 
-from rmq_core import Lease, LeasedConfig, LeasedQueue, LeaseLost, Message
+from rmq_core import Lease, LeasedConfig, LeasedQueue, LeaseLost
 from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 
 LEASE_S = 1.0
@@ -28,60 +29,79 @@ class Log:
     def __init__(self, path: str) -> None:
         self.file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
-    def write(self, verb: str, lease: Lease, messages: Iterable[Message]) -> None:
+    def write(self, verb: str, lease: Lease) -> None:
         fence = (lease.token or "").split(".")[0]
-        os.write(self.file, f"{verb} {fence} {' '.join(str(message.payload) for message in messages)}\n".encode())
+        payloads = " ".join(str(message.payload) for message in lease.messages)
+        line = f"{verb} {fence} {time.time_ns() // 1_000_000} {lease.deadline_ms} {payloads}\n"
+        os.write(self.file, line.encode())
+
+
+class Poisoned(Exception):
+    """A message cannot be processed."""
+
+
+def poisoned(lease: Lease) -> bool:
+    return any(str(message.payload).endswith("poison") for message in lease.messages)
 
 
 def consume(url: str, log: Log) -> None:
-    """Consume without heartbeats: whole acks, acks one by one, releases, and pauses beyond the lease."""
+    """Consume without heartbeats: settle in all ways, and pause beyond the lease."""
     with LeasedQueue(url, "q", CONFIG) as queue:
+        lease = None
         while True:
-            lease = queue.claim(max_messages=random.choice((1, 1, 5, 20)), wait=1)
+            lease = lease or queue.claim(max_messages=random.choice((1, 1, 5, 20)), wait=1)
             if lease is not None:
-                messages = list(lease.messages)
-                log.write("did", lease, messages)
+                log.write("did", lease)
                 time.sleep(1.5 * LEASE_S if random.random() < DOZES else random.random() / 50)
-                settle(queue, lease, messages, log)
+                lease = settle(queue, lease, log)
 
 
-def settle(queue: LeasedQueue, lease: Lease, messages: list[Message], log: Log) -> None:
-    """Settle in one of three ways."""
-    way = random.random()
+def settle(queue: LeasedQueue, lease: Lease, log: Log) -> Lease | None:
+    """Settle in one of five ways; return the lease that was claimed in the same call, if any."""
+    way, after = random.random(), None
+    log.write("tries", lease)
     try:
-        if way < 0.6:
+        if poisoned(lease):
+            queue.nack(lease)
+        elif way < 0.4:
             queue.ack(lease)
-            log.write("acked", lease, messages)
+        elif way < 0.6:
+            after = queue.claim_next(ack=lease, max_messages=random.choice((1, 20)))
         elif way < 0.9:
-            outcomes = queue.ack(lease, messages).outcomes
-            log.write(
-                "acked", lease, [m for m, outcome in zip(messages, outcomes, strict=True) if outcome == "settled"]
-            )
-            if "lost" in outcomes:
-                log.write("stale", lease, messages)
+            outcomes = {*queue.ack(lease, list(lease.messages)).outcomes}
+            assert len(outcomes) == 1, outcomes
+            if outcomes == {"lost"}:
+                raise LeaseLost(lease.id)
         else:
             queue.release(lease)
-            log.write("gave", lease, messages)
     except LeaseLost:
-        log.write("stale", lease, messages)
+        log.write("stale", lease)
+    else:
+        log.write("gave" if poisoned(lease) or way >= 0.9 else "acked", lease)
+    return after
 
 
 async def consume_async(url: str, log: Log) -> None:
     """Consume with `process` and its heartbeat; a pause blocks the whole loop, as a long computation would."""
     async with AsyncLeasedQueue(url, "q", CONFIG) as queue:
         while True:
+            verb = "acked"
             try:
                 async with queue.process(max_messages=random.choice((1, 5)), wait=1) as batch:
                     if batch:
-                        log.write("did", batch.lease, batch.lease.messages)
+                        log.write("did", batch.lease)
                         if random.random() < DOZES:
                             time.sleep(1.5 * LEASE_S)  # noqa: ASYNC251  the pause must stop the heartbeat task, too
                         await asyncio.sleep(random.random() / 50)
-                if batch:
-                    log.write("acked", batch.lease, batch.lease.messages)
+                        log.write("tries", batch.lease)
+                        if poisoned(batch.lease):
+                            raise Poisoned
+            except Poisoned:
+                verb = "left"  # it was nacked, or lost before
             except LeaseLost:
-                if batch:
-                    log.write("stale", batch.lease, batch.lease.messages)
+                verb = "stale"
+            if batch:
+                log.write(verb, batch.lease)
 
 
 def main(flavour: str, url: str, path: str) -> None:

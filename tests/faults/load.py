@@ -10,11 +10,37 @@ from typing import Any
 
 from rmq_core import Lease, LeaseLost
 from rmq_core.errors import NotDurable
+from rmq_core.messages import NewMessage
+from tests.core.conformance.stages import Stage
 from tests.core.conformance.subject import Subject
-from tests.faults.patience import eventually
+from tests.faults.patience import PATIENCE_S, eventually
 
 PACE_S = 0.002
 BATCH = 5
+GROUPS = 7
+PUBLICATION = "all"
+
+
+class Grouped(Subject):
+    """A leased queue whose messages wait in exclusive groups; a load publishes into seven, and one publication."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage, "leased")
+        self.queue.admin.configure(groups="exclusive", max_deliveries=None)
+
+    def message(self, number: int) -> NewMessage:
+        """Return a message of a group."""
+        return NewMessage(self.payload(number), group=f"g{number % GROUPS}")
+
+    def check(self, load: Load) -> None:
+        """Each group kept its order, and the publication has ended with the right counts."""
+        for group in range(GROUPS):
+            numbers = [number for number in load.delivered if number % GROUPS == group]
+            assert numbers == sorted(numbers)
+        report = self.queue.publication(PUBLICATION, wait=PATIENCE_S)
+        assert report.done
+        assert report[1:7] == (load.acked.total(), 0, 0, load.acked.total(), 0, 0)
+        assert [group.leases for group in self.queue.admin.groups()] == []
 
 
 def end(loads: Sequence[Load]) -> None:
@@ -78,12 +104,18 @@ class Load:
             numbers = range(number, number + (1 if number % 3 else BATCH))
             number = numbers.stop
             try:
-                queue.publish_many([self.subject.payload(one) for one in numbers])
+                self._publish(queue, numbers)
             except NotDurable:
                 self.unsure += numbers
             else:
                 self.published += numbers
             time.sleep(PACE_S)
+
+    def _publish(self, queue: Any, numbers: Sequence[int]) -> None:
+        if isinstance(self.subject, Grouped):
+            queue.publish_many(map(self.subject.message, numbers), publication=PUBLICATION)
+        else:
+            queue.publish_many(map(self.subject.payload, numbers))
 
     def _consume(self) -> None:
         queue = self.subject.open()

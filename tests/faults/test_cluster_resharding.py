@@ -15,7 +15,7 @@ from rmq_core.protocol import DISCIPLINES
 from tests.core.conformance.stages import STAGES, Place, Stage
 from tests.core.conformance.subject import Subject
 from tests.faults import tally
-from tests.faults.load import Load, end
+from tests.faults.load import Grouped, Load, end
 from tests.faults.patience import PATIENCE_S
 from tests.servers import CLUSTERS, Cluster
 
@@ -46,8 +46,8 @@ def stage(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Stage]:
 
 @pytest.fixture
 def subjects(stage: Stage) -> Iterator[list[Subject]]:
-    """A queue of each discipline."""
-    made = [Subject(stage, discipline) for discipline in DISCIPLINES]
+    """A queue of each discipline, and one with groups."""
+    made = [*(Subject(stage, discipline) for discipline in DISCIPLINES), Grouped(stage)]
     yield made
     for subject in made:
         subject.close()
@@ -78,6 +78,8 @@ def test_resharding_under_load_loses_and_duplicates_nothing(
         assert worker.ack(lease).settled == 20, load.subject.discipline
         assert load.delivered == load.acked == Counter(load.published), load.subject.discipline
         assert load.subject.counts() == (0, 0, 0, 0, 0), load.subject.discipline
+        if isinstance(load.subject, Grouped):
+            load.subject.check(load)
     met = {refusal: times - before[refusal] for refusal, times in cluster.refusals().items()}
     for refusal, times in met.items():
         tally.count(f"{refusal} answered under load", times)

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from rmq_core import LeasedQueue
+from rmq_core.messages import NewMessage
 from tests.core.leases import key
 from tests.faults import tally
 from tests.faults.crew import WARM
@@ -35,12 +36,17 @@ PAGE = page(
 
 
 @contextmanager
-def stocked(server: Server, client: redis.Redis, poison: int, count: int = len(PAYLOADS)) -> Iterator[LeasedQueue]:
-    """A queue with one message that kills its worker."""
+def stocked(
+    server: Server, client: redis.Redis, poison: int, count: int = len(PAYLOADS), groups: str | None = None
+) -> Iterator[LeasedQueue]:
+    """A queue with one message that kills its worker, in one of four groups if it has any."""
     client.flushall()
     payloads = [f"good {number}" for number in range(count)]
     with LeasedQueue(server.url, "q", CONFIG) as queue:
-        queue.publish_many([*payloads[:poison], "poison", *payloads[poison:]])
+        if groups:
+            queue.admin.configure(groups=groups)
+        texts = [*payloads[:poison], "poison", *payloads[poison:]]
+        queue.publish_many([NewMessage(text, group=f"g{place % 4}") for place, text in enumerate(texts)])
         yield queue
 
 
@@ -84,11 +90,12 @@ def check_only_the_poison_died(queue: LeasedQueue) -> None:
     assert {failure.kind for failure in letter.history} == {"expired"}
 
 
+@pytest.mark.parametrize("groups", [None, *(pytest.param(policy, marks=ALIKE) for policy in ("exclusive", "fair"))])
 @pytest.mark.parametrize("poison", [4, pytest.param(0, marks=ALIKE), pytest.param(17, marks=ALIKE)])
 def test_a_crash_loop_of_anonymous_claims_ends_with_one_dead_letter(
-    own_server: Server, client: redis.Redis, poison: int
+    own_server: Server, client: redis.Redis, poison: int, groups: str | None
 ) -> None:
-    with stocked(own_server, client, poison) as queue:
+    with stocked(own_server, client, poison, groups=groups) as queue:
         assert drain(own_server.url, client, queue) > CONFIG.max_deliveries
         check_only_the_poison_died(queue)
 

@@ -19,6 +19,7 @@ from rmq_core import Durability, LeasedConfig, LeaseLost, MessageRef
 from rmq_core.errors import NotDurable
 from tests.core.worlds import AsyncWorld, SyncWorld, World
 from tests.faults import tally
+from tests.faults.holders import check_nothing_is_left
 from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.servers import Server, start_server
@@ -157,6 +158,36 @@ def test_a_claim_whose_reply_was_lost_in_the_failover_is_made_again(pair: Pair, 
     assert lease.message.payload == "x"
     assert queue.stats()[:4] == (1, 0, 1, 1)
     assert queue.ack(lease).settled == 1
+
+
+def test_what_only_the_old_primary_knew_of_groups_is_taken_back_as_a_whole(pair: Pair, there: World) -> None:
+    """Holders, tokens of a rate, taken keys and counts of a publication get lost with the writes that they count."""
+    queue = there.queue()
+    queue.admin.configure(groups="exclusive", dedup_until="settled", group_rate="1/1h burst 3")
+    queue.publish_many(["a", "b", "c", "d"], group="g", publication="p")
+    queue.publish("u", group="u", dedup_key="u", publication="p")
+    queue.ack(queue.claim())
+    pair.cut()
+    held, unique = sorted((queue.claim(), queue.claim()), key=lambda lease: lease.groups)
+    assert queue.ack(unique).settled == 1
+    assert queue.publish("u", group="u", dedup_key="u").accepted
+    pair.promote()
+    with pytest.raises(LeaseLost):
+        queue.ack(held)
+    assert queue.publication("p")[1:7] == (5, 4, 0, 1, 0, 0)
+    assert not queue.publish("u", group="u", dedup_key="u").accepted
+    again = [queue.claim(), queue.claim()]
+    assert {lease.message.payload for lease in again} == {"b", "u"}, "in order, from the group that nobody holds now"
+    assert queue.claim() is None
+    for lease in again:
+        queue.ack(lease)
+    assert queue.ack(queue.claim()).settled == 1
+    assert queue.claim() is None, "the rate counts all claims that the replica knew, and those after them"
+    assert queue.publication("p")[1:7] == (5, 1, 0, 4, 0, 0)
+    queue.admin.configure(group_rate=None)
+    assert queue.ack(queue.claim()).settled == 1
+    assert queue.publication("p").done
+    check_nothing_is_left(there.client, queue)
 
 
 @pytest.mark.parametrize("heard", [True, False], ids=["replicated", "lost"])

@@ -13,10 +13,12 @@ import pytest
 import redis
 
 from rmq_core import LeasedConfig, QueueFull
+from rmq_core.messages import NewMessage
 from rmq_core.policy import Breaker
 from tests.core.leases import expire, fall_due, payloads
 from tests.core.worlds import World
 from tests.faults import picture, tally
+from tests.faults.holders import check_nothing_is_left
 from tests.faults.operations import refs
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
@@ -39,13 +41,19 @@ def fill(client: redis.Redis) -> None:
         client.set("anything", "x")
 
 
-def stock(world: World, leases: int = 3) -> Any:
+def stock(world: World, leases: int = 3, groups: str | None = None) -> Any:
     """Return a queue with messages in every state. Its consumers are dead, their leases expired."""
     queue = world.queue(config=CONFIG)
+    if groups:
+        queue.admin.configure(groups=groups, dedup_until="settled", rate="100000/1s burst 7000")
     queue.publish_many([f"dead {n}" for n in range(3)])
     while lease := queue.claim(max_messages=3):
         queue.nack(lease)
-    queue.publish_many([f"m{n}" for n in range(6000)])
+    if groups:
+        new = [NewMessage(f"m{n}", group=f"g{n % 200}", dedup_key=str(n)) for n in range(6000)]
+        queue.publish_many(new, publication="all")
+    else:
+        queue.publish_many([f"m{n}" for n in range(6000)])
     held = [queue.claim(max_messages=50, lease_id=f"consumer {number}", owner="dead") for number in range(leases)]
     for lease in held:
         queue.ack(lease, refs(lease, 0, 7))
@@ -72,8 +80,9 @@ def test_a_call_that_needs_memory_is_refused_as_a_whole_and_leaves_no_trace(worl
     assert not full.keys("rmq:{q}:dedup*")
 
 
-def test_new_consumers_drain_a_full_server_to_empty(world: World, full: redis.Redis) -> None:
-    stock(world)
+@pytest.mark.parametrize("groups", [None, "exclusive", "fair"])
+def test_new_consumers_drain_a_full_server_to_empty(world: World, full: redis.Redis, groups: str | None) -> None:
+    stock(world, groups=groups)
     fall_due(world)
     fill(full)
     queue, done = world.queue(config=CONFIG), []
@@ -83,6 +92,11 @@ def test_new_consumers_drain_a_full_server_to_empty(world: World, full: redis.Re
         lease = queue.claim_next(ack=lease, max_messages=500)
     assert queue.stats()[:4] == (0, 0, 0, 0)
     assert len(done) == len(set(done)) == 6000 - 3 * 2 + 5
+    if groups:
+        assert queue.publication("all")[1:7] == (6000, 0, 0, 6000, 0, 0)
+        check_nothing_is_left(full, queue)
+        full.config_set("maxmemory", 0)
+        assert queue.publish("m", dedup_key="7").accepted, "a key of an acked message is free"
 
 
 def test_messages_that_expired_leave_a_full_server_and_those_behind_them_are_claimed(

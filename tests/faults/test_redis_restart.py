@@ -1,4 +1,7 @@
-"""Redis is killed and restarted under load. With `appendfsync always`, whatever it acknowledged is still true."""
+"""Redis is killed and restarted under load. With `appendfsync always`, whatever it acknowledged is still true.
+
+So also what groups promise: their order, their only holder, their rates, and the counts of a publication.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rmq_core import LeasedConfig, RedisSettings
+from tests.core.leased.groups import Claims
 from tests.core.worlds import AsyncWorld, SyncWorld, World
 from tests.faults import tally
+from tests.faults.holders import check_nothing_is_left
 from tests.faults.patience import eventually
 from tests.servers import Server, start_server
 
-CONFIG = LeasedConfig(lease=600, retry_budget=60)
+LEASE_MS = 600_000
+CONFIG = LeasedConfig(lease=LEASE_MS / 1000, retry_budget=60)
 
 
 @pytest.fixture(scope="module")
@@ -35,34 +41,38 @@ def there(request: pytest.FixtureRequest, durable_server: Server) -> Iterator[Wo
             yield made
 
 
-class Load:
-    """Producers of all kinds, and consumers; all log what they did."""
+RATES = {"rate": "20000/1s burst 2000", "group_rate": "10000/1s burst 1000"}
 
-    def __init__(self, world: World) -> None:
-        self.world, self.over = world, threading.Event()
+
+class Load:
+    """Producers of all kinds, and consumers; all log what they did. Each producer has a group, if there are groups."""
+
+    def __init__(self, world: World, *, groups: bool = False) -> None:
+        self.world, self.over, self.groups = world, threading.Event(), groups
+        self.claims = Claims(**(RATES if groups else {}))
         self.published: list[str] = []
         self.delivered: list[str] = []
         self.acked: list[str] = []
         self.producers = [world.in_background(self._produce, number, one) for number, one in enumerate(self._ways())]
         self.consumers = [world.in_background(self._consume, next_one=next_one) for next_one in (False, False, True)]
 
-    def _ways(self) -> list[Callable[[str], list[str]]]:
+    def _ways(self) -> list[Callable[[str, dict[str, str]], list[str]]]:
         queue = self._queue()
         return [
-            lambda name: [name] * queue.publish(name).accepted,
-            lambda name: [name] * queue.publish(name, dedup_key=name).accepted,
-            lambda name: _many(queue.publish_many(names := [f"{name}.{n}" for n in range(20)]).accepted, names),
-            lambda name: _many(queue.publish_many(names := [f"{name}.{n}" for n in range(1500)]).accepted, names),
+            lambda name, of: [name] * queue.publish(name, **of).accepted,
+            lambda name, of: [name] * queue.publish(name, dedup_key=name, **of).accepted,
+            lambda name, of: _many(queue.publish_many(names := _names(name, 20), **of).accepted, names),
+            lambda name, of: _many(queue.publish_many(names := _names(name, 1500), **of).accepted, names),
         ]
 
     def _queue(self) -> object:
         settings = RedisSettings.from_url(self.world.url, socket_timeout=2)
         return self.world.queue("q", CONFIG, settings=settings)
 
-    def _produce(self, number: int, publish: Callable[[str], list[str]]) -> None:
-        turn = 0
+    def _produce(self, number: int, publish: Callable[[str, dict[str, str]], list[str]]) -> None:
+        turn, of = 0, {"group": str(number), "publication": "all"} if self.groups else {}
         while not self.over.is_set():
-            self.published += publish(f"{number}.{turn}")
+            self.published += publish(f"{number}.{turn}", of)
             turn += 1
             time.sleep(0.2 if number == 3 else 0.002)
 
@@ -74,6 +84,7 @@ class Load:
                 continue
             payloads = [message.payload for message in lease.messages]
             self.delivered += payloads
+            self.claims.add(lease.deadline_ms - LEASE_MS, (payload.split(".")[0] for payload in payloads))
             if next_one:
                 lease = queue.claim_next(ack=lease, max_messages=50)
             else:
@@ -88,15 +99,22 @@ class Load:
             one.result(120)
 
 
+def _names(name: str, count: int) -> list[str]:
+    return [f"{name}.{number}" for number in range(count)]
+
+
 def _many(accepted: int, names: list[str]) -> list[str]:
     assert accepted == len(names)
     return names
 
 
+@pytest.mark.parametrize("groups", [False, True], ids=["one line", "groups"])
 def test_killing_redis_under_load_loses_nothing_it_acknowledged_and_doubles_nothing(
-    there: World, durable_server: Server, *, full_faults: bool
+    there: World, durable_server: Server, *, groups: bool, full_faults: bool
 ) -> None:
-    load = Load(there)
+    if groups:
+        there.queue().admin.configure(groups="exclusive", **RATES)
+    load = Load(there, groups=groups)
     for _ in range(12 if full_faults else 3):
         mark = len(load.acked)
         eventually(lambda mark=mark: len(load.acked) > mark + 200)
@@ -113,6 +131,15 @@ def test_killing_redis_under_load_loses_nothing_it_acknowledged_and_doubles_noth
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
     assert max(Counter(load.published).values()) == 1
     assert Counter(load.delivered) == Counter(load.published)
+    if groups:
+        for group in map(str, range(4)):
+            orders = ([text for text in texts if text[0] == group] for texts in (load.delivered, load.published))
+            assert len({*map(tuple, orders)}) == 1, f"the order of group {group}"
+        assert load.claims.excess() <= 0
+        report = queue.publication("all")
+        assert report.done
+        assert report[1:7] == (len(load.published), 0, 0, len(load.published), 0, 0)
+        check_nothing_is_left(there.client, queue)
 
 
 def test_leases_tokens_and_call_slots_survive_the_restart(there: World, durable_server: Server) -> None:

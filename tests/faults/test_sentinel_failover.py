@@ -19,7 +19,7 @@ from tests.core.conformance.kits import Kit
 from tests.core.conformance.stages import STAGES, Place, Stage
 from tests.core.conformance.subject import Subject
 from tests.faults import tally
-from tests.faults.load import BATCH, Load, end
+from tests.faults.load import BATCH, Grouped, Load, end
 from tests.servers import Trio
 
 DURABLE = Kit(lambda _, lease_s: LeasedConfig(lease=lease_s, durability=Durability(replicas=2, timeout=0.02)))
@@ -52,7 +52,8 @@ class Failover:
         self.idle = [subject(discipline) for discipline in DISCIPLINES]
         for one in self.idle:
             one.publish(1)
-        self.loads = [Load(subject(discipline)) for discipline in DISCIPLINES]
+        self.grouped = Load(ends.enter_context(closing(Grouped(stage))))
+        self.loads = [*(Load(subject(discipline)) for discipline in DISCIPLINES), self.grouped]
         self.durable = Load(subject("leased", DURABLE))
         every = [*self.loads, self.durable]
         for load in every:
@@ -111,6 +112,12 @@ def test_the_run_continues_without_doing_anything_twice(failover: Failover) -> N
         assert load.delivered == load.acked, load.subject.discipline
         assert max(load.delivered.values()) == 1, load.subject.discipline
         assert load.subject.counts() == (0, 0, 0, 0, 0), load.subject.discipline
+
+
+def test_groups_keep_their_order_and_a_publication_ends_with_what_is_left_of_it(failover: Failover) -> None:
+    subject = failover.grouped.subject
+    assert isinstance(subject, Grouped)
+    subject.check(failover.grouped)
 
 
 def test_a_lease_known_to_the_replicas_is_acked_after_the_failover(failover: Failover) -> None:

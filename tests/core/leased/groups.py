@@ -82,7 +82,7 @@ class Groups:
         self.claims = Claims(**rates)
         config = LeasedConfig(lease=_LEASE_MS / 1000, max_deliveries=4)
         self.told: list[str | None] = []
-        self.queues = [world.queue(config=config, on_event=self.listen) for _ in range(3)]
+        self.queues = [self.open(config) for _ in range(3)]
         self.policy: str | None = None
         self.leases: dict[str, tuple[Lease, dict[str, str]]] = {}
         self.order: dict[str, list[str]] = defaultdict(list)
@@ -96,6 +96,9 @@ class Groups:
         self.replaced = 0
         self.steady = True  # the present policy has kept the order from the start
         self.set_policy(policy, **rates)
+
+    def open(self, config: LeasedConfig) -> Any:
+        return self.world.queue(config=config, on_event=self.listen)
 
     @property
     def queue(self) -> Any:
