@@ -111,15 +111,29 @@ MUTANTS = (
     Mutant(
         "async driver does not refresh the nodes of the cluster",
         "rmq_core/exchange/aio.py",
-        "await cancellable(self.client.nodes_manager.initialize())",
+        "await cancellable(self.client.nodes_manager.initialize(**asked_last(self._asked)))",
         "pass",
         MOVED,
     ),
     Mutant(
         "sync driver does not refresh the nodes of the cluster",
         "rmq_core/exchange/sync.py",
-        "self.client.nodes_manager.initialize()",
+        "self.client.nodes_manager.initialize(**asked_last(self._asked))",
         "pass",
+        MOVED,
+    ),
+    Mutant(
+        "a script that changes data is executed by the node to which its slot is moving",
+        "rmq_core/exchange/frames.py",
+        "(frame and frame.slot)",
+        "False",
+        f"{CLUSTERS}::test_a_script_that_changes_data_waits_for_the_end_of_the_move",
+    ),
+    Mutant(
+        "a slot that has moved is taken for one that is moving",
+        "rmq_core/exchange/frames.py",
+        "isinstance(reply, errors.AskError) and not isinstance(reply, errors.MovedError)",
+        "isinstance(reply, errors.AskError)",
         MOVED,
     ),
     Mutant(

@@ -27,8 +27,11 @@ from rmq_core.exchange.frames import (
     Frame,
     Plan,
     answer,
+    asked_elsewhere,
+    asked_last,
+    asking,
     at_once,
-    is_full,
+    is_healthy,
     plan,
     raise_retryable,
     raised,
@@ -67,10 +70,11 @@ class Canceller:
 
 
 class AsyncDriver:
-    """Runs exchanges for one queue on the event loop that calls it. beside: see `SyncDriver`."""
+    """Runs exchanges for one queue on the event loop that calls it. beside, node: see `SyncDriver`."""
 
     beside: Beside | None = None
     layouts: tuple[str, ...] = tuple(LAYOUTS)
+    node: Any = None
 
     def __init__(self, client: Any, prefix: bytes, retry_budget_s: float) -> None:
         self.client = client
@@ -78,6 +82,8 @@ class AsyncDriver:
         self._slots = Slots(prefix, retry_budget_s)
         self._patience = Patience(retry_budget_s)
         self._held: tuple[Any, AsyncShare] | None = None
+        self._asked: Any = None
+        self._stale = False
 
     async def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
         """Run an operation to its end and return its result; `patience` replaces the driver's own."""
@@ -145,7 +151,6 @@ class AsyncDriver:
             await self._drop(error)
             if patience.once or hopeless(error):
                 raise
-            await self._recover(error)
             if patience.budget_s is None:
                 return await self._as_the_client_would(partial(send, again), error)
             if patience.over:
@@ -165,7 +170,7 @@ class AsyncDriver:
         async def again() -> Any:
             return await attempt()
 
-        return await retry.call_with_retry(again, self._recover)
+        return await retry.call_with_retry(again, self._drop)
 
     async def _nap(self, patience: Patience, seconds: float) -> None:
         for part in resending.naps(patience, seconds):
@@ -187,17 +192,18 @@ class AsyncDriver:
         except NOT_RETRYABLE:
             raise
         except (*RETRYABLE, Interrupted):
+            await driver._read_again()
             return resending.rest(self.client)
         finally:
             await driver.close()
 
     async def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:
         """Send a command over a connection of this driver."""
-        (reply,) = await self._send(Plan([Frame(command.args)]).packed(), 1, 0, given_up)
+        (reply,) = await self._exchange(Plan([Frame(command.args)], given_up=given_up))
         return raised(reply)
 
     async def _after(self, state: tenacity.RetryCallState) -> None:
-        await self._recover(resending.failure_of(state))
+        await self._drop(resending.failure_of(state))
 
     async def _round(self, planned: Plan) -> list[Any]:
         if not planned.block_ms:
@@ -226,8 +232,24 @@ class AsyncDriver:
         if unknown_script(replies):
             planned = planned.again()
             replies = await self._send(planned.packed(whole_scripts=True), planned.expected, 0)
-        raise_retryable(replies)
+        try:
+            raise_retryable(replies)
+        except errors.AskError as error:
+            await self._follow(error, planned, replies)
         return planned.outcomes(replies)
+
+    async def _follow(self, error: errors.AskError, planned: Plan, replies: list[Any]) -> None:
+        """Replace the refusals of keys that have moved by the replies of the node to which their slot is moving."""
+        asked = asked_elsewhere(planned, replies)
+        node = self.client.get_node(*self.client.nodes_manager.remap_host_port(error.host, error.port))
+        if node is None:  # the client does not know it yet
+            raise error
+        there = type(self)(self.client, self._key, 0)
+        there.node = node
+        answers = (await there._send(asking(asked.values()), 2 * len(asked), 0, planned.given_up))[1::2]
+        raise_retryable(answers)
+        for at, reply in zip(asked, answers, strict=True):
+            replies[at] = reply
 
     async def _send(
         self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None
@@ -269,27 +291,29 @@ class AsyncDriver:
         if not is_cluster(self.client):
             return self.client.connection_pool
         await cancellable(self.client.initialize())
-        node, pools = self.client.get_node_from_key(self._key.decode()), vars(self.client).setdefault(ON_POOL, {})
+        await self._read_again()
+        node = self._asked = self.node or self.client.get_node_from_key(self._key.decode())
+        pools = vars(self.client).setdefault(ON_POOL, {})
         found = pools.get(node)
         if found is None or found.node is not node:  # redis-py replaces nodes when it reads the cluster again
             found = pools[node] = NodePool(node)
         return found
 
+    async def _read_again(self) -> None:
+        """Read a cluster again, after an error."""
+        if self._stale:
+            with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
+                await cancellable(self.client.nodes_manager.initialize(**asked_last(self._asked)))
+            self._stale = False
+
     async def _drop(self, error: BaseException) -> None:
-        """Close the idle connections: they may be broken too, if their server is gone or no longer the primary."""
-        if is_full(error):
+        """Close the idle connections, and let the next attempt read the cluster again, see `SyncDriver`."""
+        if is_healthy(error):
             return
-        held, self._held = self._held, None
+        held, self._held, self._stale = self._held, None, True
         if held is not None and held[1].current:
             pool, share = held
             await share.drop(pool)
-
-    async def _recover(self, error: BaseException) -> None:
-        """Prepare a resend: close the idle connections, and read the cluster again."""
-        await self._drop(error)
-        if is_cluster(self.client) and not is_full(error):
-            with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
-                await cancellable(self.client.nodes_manager.initialize())
 
 
 async def _read(connection: Any) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 import hiredis
 from redis import ConnectionPool
 from redis import exceptions as errors
+from redis.cluster import NodesManager
 
 from rmq_core.errors import FULL_POOL, translate
 from rmq_core.exchange import Appended, Beside, Call, Chain, Command, Listen, Packed, Pipeline, Wait, blocks_for
@@ -29,10 +30,14 @@ RETRYABLE = (
     OSError,
 )
 FAILURES = (errors.RedisError, errors.RedisClusterException, OSError)
+MOVING = (errors.AskError, errors.MovedError, errors.TryAgainError)
+"""Refusals while a slot moves to another node, or after that. The node that refuses answers, and at once."""
 # Before redis-py 5.3, a pool requires the name of the command; later versions warn when they get one.
 POOL_ARGS = (
     ("_",) if signature(ConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
 )
+_LAST = "last_failed_node_name"
+_ASKS_LAST = _LAST in signature(NodesManager.initialize).parameters  # not before redis-py 8
 _ON_REPLICA = re.compile(": -?READONLY ")
 NOT_RETRYABLE = (errors.AuthenticationError, errors.AuthorizationError)
 
@@ -236,6 +241,33 @@ def raise_retryable(replies: Sequence[Any]) -> None:
                 raise errors.ConnectionError(text)
 
 
+def asked_elsewhere(planned: Plan, replies: Sequence[Any]) -> dict[int, tuple[Any, ...]]:
+    """Return the commands of a write that were refused with ASK, by the place of their reply, to send them elsewhere.
+
+    Raises the first refusal that means to send the whole write again. A script that changes data waits for the end of
+    the move: until then, a node refuses it a command that names several keys, one of which it has deleted, and so would
+    stop it in the middle.
+    """
+    raise_retryable([reply for reply in replies if not _is_ask(reply)])
+    found: dict[int, tuple[Any, ...]] = {}
+    for at, reply in enumerate(replies):
+        if _is_ask(reply):
+            frame = planned.frames[at] if at < len(planned.frames) else None
+            if planned.sizes or planned.block_ms or (frame and frame.slot):
+                raise reply
+            found[at] = frame.whole if frame else planned.beside.look  # type: ignore[union-attr]
+    return found
+
+
+def _is_ask(reply: Any) -> bool:
+    return isinstance(reply, errors.AskError) and not isinstance(reply, errors.MovedError)  # which redis-py derives
+
+
+def asking(commands: Iterable[tuple[Any, ...]]) -> bytes:
+    """Return the bytes that make a node execute commands on a slot that it is about to get; each has two replies."""
+    return b"".join(hiredis.pack_command(each) for command in commands for each in (("ASKING",), command))
+
+
 def raised(reply: Any) -> Any:
     """Return the reply to a plain command; raise it if it is an error."""
     raise_retryable([reply])
@@ -265,6 +297,16 @@ def answer(want: Call | Wait | Listen | Chain | Pipeline, planned: Plan, replies
 def is_full(error: BaseException) -> bool:
     """Return whether a connection pool has no free connection. Nothing was sent, and no connection is broken."""
     return isinstance(error, errors.MaxConnectionsError) or str(error) in FULL_POOL
+
+
+def is_healthy(error: BaseException) -> bool:
+    """Return whether an error says nothing against the connections and the nodes that a driver knows."""
+    return is_full(error) or _is_ask(error) or isinstance(error, errors.TryAgainError)
+
+
+def asked_last(node: Any) -> dict[str, Any]:
+    """Return the arguments with which a cluster is read again: a node that is silent would cost another timeout."""
+    return {_LAST: node.name} if _ASKS_LAST and node else {}
 
 
 def still_full(most: int) -> errors.MaxConnectionsError:

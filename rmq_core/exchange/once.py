@@ -56,7 +56,7 @@ class OncePublicDriver(PublicDriver):
         try:
             return send(first)
         except RETRYABLE as error:
-            self._recover(error)
+            self._drop(error)
             raise
 
 
@@ -85,7 +85,7 @@ class AsyncOncePublicDriver(AsyncPublicDriver):
         try:
             return await send(first)
         except RETRYABLE as error:
-            await self._recover(error)
+            await self._drop(error)
             raise
 
 

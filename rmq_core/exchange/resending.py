@@ -12,13 +12,13 @@ import tenacity
 
 from rmq_core.errors import hopeless
 from rmq_core.exchange import Interrupted, Patience
-from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE, Plan
+from rmq_core.exchange.frames import MOVING, NOT_RETRYABLE, RETRYABLE, Plan
 
 LOOK_S = 0.1
 """Interval at which a waiting driver polls `given_up`."""
 NOTHING: tuple[Any, ...] = (None, [], {})
 """The replies of a blocking command, sent in its form that does not block, that has found nothing."""
-_ASIDE_S, _REST_S = 0.5, 10.0
+_ASIDE_S, _REST_S, _MOVING_S = 0.5, 10.0, 0.1
 _resting: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 
 
@@ -43,10 +43,17 @@ def terms(patience: Patience) -> dict[str, Any]:
     stop: Any = tenacity.stop_after_delay(patience.budget_s or 0)
     if patience.given_up is not None:
         stop |= lambda _: patience.over
+    usual = tenacity.wait_exponential(multiplier=patience.first_s, max=patience.longest_s) + tenacity.wait_random(
+        0, 2.5 * patience.first_s
+    )
+
+    def pause_s(state: tenacity.RetryCallState) -> float:
+        """Return a short pause while a slot moves: to refuse a call costs its node little."""
+        return min(usual(state), _MOVING_S) if isinstance(failure_of(state), MOVING) else usual(state)
+
     return {
         "stop": stop,
-        "wait": tenacity.wait_exponential(multiplier=patience.first_s, max=patience.longest_s)
-        + tenacity.wait_random(0, 2.5 * patience.first_s),
+        "wait": pause_s,
         "retry": tenacity.retry_if_exception(_is_transient),
         "before_sleep": lambda state: notice(patience, failure_of(state)),
         "reraise": True,

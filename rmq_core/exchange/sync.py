@@ -28,8 +28,11 @@ from rmq_core.exchange.frames import (
     Frame,
     Plan,
     answer,
+    asked_elsewhere,
+    asked_last,
+    asking,
     at_once,
-    is_full,
+    is_healthy,
     plan,
     raise_retryable,
     raised,
@@ -47,11 +50,13 @@ _GRACE_S = 5.0
 class SyncDriver:
     """Runs exchanges for one queue. Threads may share it; a forked child opens connections of its own.
 
-    beside: what it reads now and then with the same writes. layouts: those that the queue may have.
+    beside: what it reads now and then with the same writes. layouts: those that the queue may have. node: that of a
+    cluster to which it sends, whatever node has the slot of the queue.
     """
 
     beside: Beside | None = None
     layouts: tuple[str, ...] = tuple(LAYOUTS)
+    node: Any = None
 
     def __init__(self, client: Any, prefix: bytes, retry_budget_s: float) -> None:
         self.client = client
@@ -59,6 +64,9 @@ class SyncDriver:
         self._slots = Slots(prefix, retry_budget_s)
         self._patience = Patience(retry_budget_s)
         self._held: tuple[Any, SyncShare] | None = None
+        self._asked: Any = None
+        self._stale = False
+        """Whether a cluster has to be read again, and the node of it that was asked before."""
 
     def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
         """Run an operation to its end and return its result; `patience` replaces the driver's own."""
@@ -126,7 +134,6 @@ class SyncDriver:
             self._drop(error)
             if patience.once or hopeless(error):
                 raise
-            self._recover(error)
             if patience.budget_s is None:
                 return self._as_the_client_would(partial(send, again), error)
             if patience.over:
@@ -134,7 +141,7 @@ class SyncDriver:
             resending.notice(patience, error)
         retrying = tenacity.Retrying(
             sleep=lambda seconds: self._nap(patience, seconds),
-            after=lambda state: self._recover(resending.failure_of(state)),
+            after=lambda state: self._drop(resending.failure_of(state)),
             **resending.terms(patience),
         )
         return retrying(send, again)
@@ -143,7 +150,7 @@ class SyncDriver:
         retry = resending.clients_own(self.client)
         if retry is None:
             raise error
-        return retry.call_with_retry(resending.failed_once(error, send), self._recover)
+        return retry.call_with_retry(resending.failed_once(error, send), self._drop)
 
     def _nap(self, patience: Patience, seconds: float) -> None:
         for part in resending.naps(patience, seconds):
@@ -165,13 +172,14 @@ class SyncDriver:
         except NOT_RETRYABLE:
             raise
         except (*RETRYABLE, Interrupted):
+            driver._read_again()
             return resending.rest(self.client)
         finally:
             driver.close()
 
     def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:
         """Send a command over a connection of this driver."""
-        (reply,) = self._send(Plan([Frame(command.args)]).packed(), 1, 0, given_up)
+        (reply,) = self._exchange(Plan([Frame(command.args)], given_up=given_up))
         return raised(reply)
 
     def _round(self, planned: Plan) -> list[Any]:
@@ -202,8 +210,24 @@ class SyncDriver:
         if unknown_script(replies):
             planned = planned.again()
             replies = self._send(planned.packed(whole_scripts=True), planned.expected, 0)
-        raise_retryable(replies)
+        try:
+            raise_retryable(replies)
+        except errors.AskError as error:
+            self._follow(error, planned, replies)
         return planned.outcomes(replies)
+
+    def _follow(self, error: errors.AskError, planned: Plan, replies: list[Any]) -> None:
+        """Replace the refusals of keys that have moved by the replies of the node to which their slot is moving."""
+        asked = asked_elsewhere(planned, replies)
+        node = self.client.get_node(*self.client.nodes_manager.remap_host_port(error.host, error.port))
+        if node is None:  # the client does not know it yet
+            raise error
+        there = type(self)(self.client, self._key, 0)
+        there.node = node
+        answers = there._send(asking(asked.values()), 2 * len(asked), 0, planned.given_up)[1::2]
+        raise_retryable(answers)
+        for at, reply in zip(asked, answers, strict=True):
+            replies[at] = reply
 
     def _send(
         self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None
@@ -236,22 +260,28 @@ class SyncDriver:
     def _find_pool(self) -> Any:
         if not is_cluster(self.client):
             return self.client.connection_pool
-        node = self.client.nodes_manager.get_node_from_slot(self.client.keyslot(self._key))
-        return self.client.get_redis_connection(node).connection_pool
+        self._read_again()
+        self._asked = self.node or self.client.nodes_manager.get_node_from_slot(self.client.keyslot(self._key))
+        return self.client.get_redis_connection(self._asked).connection_pool
+
+    def _read_again(self) -> None:
+        """Read a cluster again, after an error."""
+        if self._stale:
+            with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
+                self.client.nodes_manager.initialize(**asked_last(self._asked))
+            self._stale = False
 
     def _drop(self, error: BaseException) -> None:
-        """Close the idle connections: they may be broken too, if their server is gone or no longer the primary."""
-        if self._held is not None and not is_full(error):
-            pool, share = self._held
-            self._held = None
-            share.drop(pool)
+        """Close the idle connections: they may be broken too, if their server is gone or no longer the primary.
 
-    def _recover(self, error: BaseException) -> None:
-        """Prepare a resend: close the idle connections, and read the cluster again."""
-        self._drop(error)
-        if is_cluster(self.client) and not is_full(error):
-            with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
-                self.client.nodes_manager.initialize()
+        A cluster is read again right before the next attempt: before the pause, it may not have a new primary yet.
+        """
+        if is_healthy(error):
+            return
+        held, self._held, self._stale = self._held, None, True
+        if held is not None:
+            pool, share = held
+            share.drop(pool)
 
 
 def _listen(connection: Any, block_ms: int, given_up: Callable[[], bool] | None) -> None:

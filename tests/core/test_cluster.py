@@ -13,6 +13,7 @@ from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from tests.core.conformance.kits import KITS, LONG_S
 from tests.core.conformance.stages import STAGES, Place, Stage
+from tests.core.leases import PATIENCE_S, eventually
 from tests.servers import Cluster, Server, name_on
 
 
@@ -53,6 +54,32 @@ def test_new_queues_work_while_the_node_of_the_list_of_queues_is_away_and_join_t
         for discipline in DISCIPLINES:
             of_each = {discipline: client.smembers(queues_of(discipline)) for discipline in DISCIPLINES}
         assert of_each == {discipline: {name.encode()} for discipline in DISCIPLINES} | {DEFAULT: set()}
+
+
+@pytest.mark.parametrize("discipline", ["leased", "jobs"])
+def test_a_lease_is_extended_while_its_slot_moves_and_a_publish_waits_for_the_end(
+    cluster: Cluster, stage: Stage, discipline: str
+) -> None:
+    """Both nodes refuse a script that names a key which does not exist, as that of an empty list."""
+    queue, other = (stage.open(discipline, "q", KITS[discipline].config("q", LONG_S)) for _ in range(2))
+    queue.publish({"order": 1})
+    lease = queue.claim()
+    source = cluster.owner("{q}")
+    published = []
+
+    def meanwhile() -> None:
+        before = cluster.refusals()
+        assert queue.extend(lease) is not None
+        published.append(stage.in_background(other.publish, {"order": 2}))
+        eventually(lambda: cluster.refusals()["ASK"] > before["ASK"] + 5)
+        assert not published[0].done()
+        assert queue.extend(lease) is not None
+
+    for target in (next(node for node in cluster.nodes if node is not source), source):
+        cluster.move_slot("{q}", target, meanwhile=meanwhile)
+        assert published.pop().result(PATIENCE_S).accepted
+    assert queue.ack(lease).settled == 1
+    assert queue.stats()[:5] == (2, 0, 0, 0, 0)
 
 
 def exchanged(queue: Any, number: int) -> None:

@@ -65,10 +65,13 @@ class Cluster:
         assert len(mine) == 1, f"{len(mine)} nodes serve {key!r}"
         return mine[0]
 
-    def move_slot(self, key: str, target: Server, pause_s: float = 0) -> int:
+    def move_slot(
+        self, key: str, target: Server, pause_s: float = 0, meanwhile: Callable[[], object] = lambda: None
+    ) -> int:
         """Move the slot of a key to another node, a few keys at a time; return how many keys moved.
 
-        See https://redis.io/docs/latest/commands/cluster-setslot/, "Redis Cluster live resharding explained".
+        meanwhile: called when all keys have moved, and the slot has not. See
+        https://redis.io/docs/latest/commands/cluster-setslot/, "Redis Cluster live resharding explained".
         """
         slot, source = key_slot(key.encode()), self.owner(key)
         with source.client(**self._login) as leaving, target.client(**self._login) as entering:
@@ -80,6 +83,7 @@ class Cluster:
                 leaving.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
                 moved += len(keys)
                 time.sleep(pause_s)
+            meanwhile()
             entering.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
             for _, client in self._each():
                 client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
