@@ -15,7 +15,7 @@ import typer
 
 from rmq_core.connection.clients import sync_client
 from rmq_core.connection.settings import RedisSettings
-from rmq_core.errors import ConfigurationError
+from rmq_core.errors import ConfigurationError, QueueUnavailable
 from rmq_core.exchange import Command, Exchange
 from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.kernel.registry import named_in
@@ -155,7 +155,10 @@ class Server:
 
     def discipline_of(self, name: str) -> str | None:
         """Return the discipline of a queue, None if it is not registered. Raises ConfigurationError for several."""
-        found = [queue.discipline for queue in self.registered() if queue.name == name]
+        try:
+            found = [queue.discipline for queue in self.registered() if queue.name == name]
+        except QueueUnavailable as error:  # on a cluster, the node that serves the queue may answer
+            raise QueueUnavailable(f"{error} --discipline opens a queue without the list of queues") from error
         if len(found) > 1:
             raise ConfigurationError(f"queue {name!r} is {' and '.join(found)}: choose one with --discipline")
         return found[0] if found else None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from rmq_cli import main
 from rmq_cli.app import app
 from rmq_cli.opening import settings_of
 from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core.kernel.keys import QUEUES
 from rmq_core.protocol import DISCIPLINES
 from tests.core.topologies import LOGIN, Certificates, cluster, sentinel
-from tests.servers import name_on
+from tests.servers import Cluster, name_on
 
 SERVERS = {"serve", "token"}  # `console/serve/test_topologies.py` asks the first; the second asks no server
 
@@ -155,3 +157,17 @@ def verbs(command: Any, *above: str) -> Iterator[str]:
     """Yield the names of all commands."""
     for name, each in command.commands.items():
         yield from verbs(each, *above, name) if hasattr(each, "commands") else [" ".join((*above, name))]
+
+
+def test_a_queue_whose_node_answers_is_opened_without_the_list_of_queues(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with closing(Cluster("7.0")) as made:
+        monkeypatch.setenv("RMQ_URL", made.url)
+        listing = made.owner(QUEUES.decode())
+        name = name_on((made.nodes.index(listing) + 1) % 3)
+        listing.kill9()
+        for options, code, shown in (["-d", "leased"], 0, name), ([], 3, "--discipline opens a queue"):
+            with pytest.raises(SystemExit) as ended:
+                main(["stats", name, *options])
+            assert (ended.value.code, shown in "".join(capfd.readouterr())) == (code, True)
