@@ -1,4 +1,4 @@
-"""The slot of a queue moves to another node while work goes on: nothing is lost, nothing is done twice.
+"""Another node of a cluster takes a queue over while work goes on: nothing is lost, nothing is done twice.
 
 While keys are moved, the cluster refuses scripts with ASK, MOVED or TRYAGAIN, and the drivers send them again.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,16 +16,18 @@ from tests.core.conformance.stages import STAGES, Place, Stage
 from tests.core.conformance.subject import Subject
 from tests.faults import tally
 from tests.faults.load import Grouped, Load, end
-from tests.faults.patience import PATIENCE_S
-from tests.servers import CLUSTERS, Cluster
+from tests.faults.patience import PATIENCE_S, eventually
+from tests.servers import CLUSTERS, Cluster, Server
 
 PAUSE_S = 0.01
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Both clusters in full length; one of them in the short form."""
+    """Both clusters, and both ways to lose a node, in full length; one of them in the short form."""
+    full = metafunc.config.getoption("faults") == "full"
+    if "fault" in metafunc.fixturenames:
+        metafunc.parametrize("fault", [Server.kill9, Server.pause][: None if full else 1])
     if "cluster" in metafunc.fixturenames:
-        full = metafunc.config.getoption("faults") == "full"
         metafunc.parametrize("cluster", list(CLUSTERS)[: None if full else 1], indirect=True, scope="module")
 
 
@@ -44,6 +46,14 @@ def stage(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Stage]:
     made.close()
 
 
+@pytest.fixture(params=list(STAGES))
+def silent(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Stage]:
+    """A stage whose clients soon notice a node that does not answer."""
+    made = STAGES[request.param](Place(cluster.name, f"{cluster.url}?socket_timeout=1", ""))
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def subjects(stage: Stage) -> Iterator[list[Subject]]:
     """A queue of each discipline, and one with groups."""
@@ -51,6 +61,23 @@ def subjects(stage: Stage) -> Iterator[list[Subject]]:
     yield made
     for subject in made:
         subject.close()
+
+
+def quietly(fault: Callable[[Server], None], cluster: Cluster) -> Callable[[Server], None]:
+    """Return a fault that hits a node whose replica has all its writes: those that it lacks would be lost with it."""
+
+    def hit(node: Server) -> None:
+        with node.client() as primary, cluster.nodes[-1].client() as replica:
+            primary.client_pause(60_000, all=False)  # calls in flight wait; what they write is never written there
+            eventually(
+                lambda: (
+                    replica.info("replication")["slave_repl_offset"]
+                    >= primary.info("replication")["master_repl_offset"]
+                )
+            )
+            fault(node)
+
+    return hit
 
 
 def move(cluster: Cluster, subject: Subject) -> None:
@@ -85,6 +112,27 @@ def test_resharding_under_load_loses_and_duplicates_nothing(
         tally.count(f"{refusal} answered under load", times)
     assert met["MOVED"]
     assert met["ASK"] + met["TRYAGAIN"]
+
+
+def test_the_replica_of_a_node_under_load_goes_on_with_its_queues(
+    cluster: Cluster, silent: Stage, fault: Callable[[Server], None], *, full_faults: bool
+) -> None:
+    subjects = [Subject(silent, discipline) for discipline in DISCIPLINES]
+    held, loads = [subject.held(*range(-20, 0)) for subject in subjects], [Load(subject) for subject in subjects]
+    for subject in subjects if full_faults else subjects[:1]:
+        for load in loads:
+            load.grows(published=10, acked=10)
+        cluster.fail_over(cluster.owner(f"{{{subject.name}}}"), quietly(fault, cluster))
+        tally.count("replica of a node of a cluster promoted under load")
+        for load in loads:
+            load.grows(published=10, acked=10)
+    end(loads)
+    for load, (worker, lease) in zip(loads, held, strict=True):
+        assert worker.ack(lease).settled == 20, load.subject.discipline
+        assert load.delivered == load.acked == Counter(load.published), load.subject.discipline
+        assert load.subject.counts() == (0, 0, 0, 0, 0), load.subject.discipline
+    for subject in subjects:
+        subject.close()
 
 
 def test_a_waiting_claim_follows_its_queue_to_another_node(cluster: Cluster, subjects: list[Subject]) -> None:
