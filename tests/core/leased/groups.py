@@ -420,6 +420,9 @@ class Groups:
         client: Any = self.world.client
         if client.type(key("ready")) != b"string":
             return
+        for _ in range(20):  # isolated messages that came from one line are moved to their groups, 500 at a time
+            if client.zcount(key("delayed"), "-inf", "(0"):
+                self.queue.backlog()
         records = client.hgetall(key("groups"))
         line = [float(word) for word in records.pop(b"\0", b"0 0 0").split()]
         counts: dict[bytes, int] = defaultdict(int)

@@ -270,6 +270,8 @@ def test_isolated_messages_of_groups_are_shown_searched_and_purged_by_whoever_co
     assert new().stats()[:3] == (1201, 0, 4)
     queue.ack(held)
     assert sorted(drain(queue)) == sorted([*(f"c{number}" for number in range(1200)), "z"])
+
+
 def test_a_claim_has_its_messages_at_once_where_isolated_ones_wait_behind_others(world: World) -> None:
     queue = world.queue()
     configure(queue, "fair")
