@@ -6,5 +6,7 @@
 local earlier = replay()
 if earlier then return earlier end
 -- include: ended
-let_go((groups_held()))
+local names = groups_held()
+let_go(names)
+if #names > 0 then redis.call('HDEL', ended_holds, unpack(names)) end
 return remember('done')
