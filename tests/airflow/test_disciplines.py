@@ -158,6 +158,8 @@ def test_a_publish_with_an_unsupported_option_is_refused_as_a_whole(
         "headers": ("headers", {"a": "b"}),
         "group": ("groups", "a"),
         "priority": ("groups", 5),
+        "publication": ("groups", "p"),
+        "expires": ("groups", 5),
     }
     assert asked.keys() == inspect.signature(WorkQueue.publish_many).parameters.keys() - {"self", "payloads"}
     lacking = [keyword for keyword, (capability, _) in asked.items() if not getattr(queue.capabilities, capability)]

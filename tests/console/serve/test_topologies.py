@@ -117,7 +117,7 @@ async def test_every_route_works_for_a_queue_on_any_node_of_a_cluster(
         ):
             await walk.get(path)
         assert name in [row["name"] for row in (await walk.get(f"{API}/queues"))["queues"]]
-        for part in ("queue", "history", "reasons"):
+        for part in ("queue", "history", "reasons", "groups"):
             await walk.get(f"{API}/{part}", name=name)
         await walk.get(f"{API}/lease", name=name, lease_id="one")
         dead = [each["id"] for each in (await walk.get(f"{API}/messages", name=name, target="dead"))["messages"]]
