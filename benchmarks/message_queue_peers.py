@@ -33,7 +33,7 @@ class Peer:
     needs: tuple[str, ...]
 
 
-OURS = Peer("RMQ beside redis-message-queue", "rmq_core", ("redis[hiredis]<8", "tenacity>=9.0"))
+OURS = Peer("RMQ beside redis-message-queue", "rmq_core.redis_message_queue", ("redis[hiredis]<8", "tenacity>=9.0"))
 OLD = Peer("redis-message-queue 7.0.0", "redis_message_queue", ("redis-message-queue==7.0.0", "hiredis"))
 NEW = Peer("redis-message-queue, newest", "redis_message_queue", ("redis-message-queue>7", "hiredis"))
 
