@@ -120,15 +120,16 @@ class Sizes(NamedTuple):
 class LeaseState:
     """The state of a lease as this process knows it.
 
-    settled: all of its messages are settled. partly: some are. lost: the lease is gone. until: the monotonic time from
-    which on it counts as lost. began: the monotonic time of the claim, 0 when it is unknown. done: the indexes that
-    this process settled one by one, when Redis keeps no record of them. begun, ended: how many settlements of the
-    lease, or of a part of it, have begun and ended; `with state:` counts them, and a heartbeat compares them to detect
-    a settlement that runs at the same time. joined: this process only works for the holder, who ends the lease. span:
-    the context of the span of its claim, if that was traced. sizes: how long its messages are, if it is large.
+    settled: all of its messages are settled. partly: some are. returned: some were nacked or released. lost: the lease
+    is gone. until: the monotonic time from which on it counts as lost. began: the monotonic time of the claim, 0 when
+    it is unknown. done: the indexes that this process settled one by one, when Redis keeps no record of them. begun,
+    ended: how many settlements of the lease, or of a part of it, have begun and ended; `with state:` counts them, and a
+    heartbeat compares them to detect a settlement that runs at the same time. joined: this process only works for the
+    holder, who ends the lease. span: the context of the span of its claim, if that was traced. sizes: how long its
+    messages are, if it is large.
     """
 
-    lost = partly = settled = joined = False
+    lost = partly = settled = joined = returned = False
     until = inf
     began = 0.0
     span: Any = None
@@ -178,6 +179,8 @@ class Lease:
     """Why the claim got fewer messages than it requested, if they failed together before; else None."""
     envelopes: tuple[bytes, ...] | list[bytes] | None = field(default=None, repr=False, compare=False)
     state: LeaseState = field(default_factory=LeaseState, repr=False, compare=False)
+    parts: tuple[tuple[str, Lease], ...] = field(default=(), repr=False, compare=False)
+    """Where its messages are, in order, if they are in several shards: the shard, and the lease there."""
 
     @property
     def deadline(self) -> datetime | None:

@@ -412,6 +412,46 @@ def policy_text(groups: Groups, rate: Rate | None, group_rate: Rate | None) -> s
     return " ".join(filter(None, (limit, *rates, weights)))
 
 
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """The shards of a queue: where its messages are stored, and which publishers may store some.
+
+    epoch: raised by each change; a shard refuses messages from publishers that know an older one. names: those of the
+    shards that get messages; "0" has the keys of the queue itself. draining: those that only have their messages
+    claimed. former: the names that decided before where a message with a deduplication key is stored, and the time of
+    the server, in ms, until which such messages are remembered. settled: whether all shards know this epoch.
+    """
+
+    epoch: int
+    names: tuple[str, ...]
+    draining: tuple[str, ...] = ()
+    former: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    settled: bool = True
+
+    def __str__(self) -> str:
+        """Return the shards as the settings of the queue have them."""
+        former = ";".join(f"{until}:{','.join(names)}" for until, names in self.former)
+        word = "live" if self.settled else "changing"
+        return f"shards {self.epoch} {word} {','.join(self.names)} {','.join(self.draining) or '-'} {former or '-'}"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.names, *self.draining)
+
+    @classmethod
+    def of(cls, text: str) -> Shards:
+        """Return the shards of a text. Raises ValueError for another text."""
+        _, epoch, word, names, draining, former = text.split(" ")
+        before = (each.partition(":") for each in former.split(";") if each != "-")
+        return cls(
+            int(epoch),
+            tuple(names.split(",")),
+            tuple(draining.split(",")) if draining != "-" else (),
+            tuple((int(until), tuple(each.split(","))) for until, _, each in before),
+            settled=word == "live",
+        )
+
+
 STORED: Mapping[str, bool] = {"stored": True}
 """The metadata of a config's field that `configure` can store with a queue, for all of its clients."""
 
@@ -427,7 +467,7 @@ def as_text(value: Any) -> Any:
         return f"{value.total_seconds():.15g}s"
     if isinstance(value, Overflow):
         return f"block {value.timeout:.15g}" if value.kind == "block" else value.kind
-    if isinstance(value, Breaker | Groups | Rate):
+    if isinstance(value, Breaker | Groups | Rate | Shards):
         return str(value)
     if isinstance(value, Exponential):
         return f"exponential {value.base:.15g} {value.cap:.15g} {value.jitter:.15g}"
@@ -455,6 +495,8 @@ def of_text(value: Any) -> Any:
             return Groups.of(value)
         if _RATE.fullmatch(value):
             return Rate.of(value)
+        if word == "shards":
+            return Shards.of(value)
         known: dict[str, Callable[..., Any]] = {"block": Overflow.BLOCK, "exponential": exponential}
         return known[word](*map(float, rest))
     except (KeyError, OverflowError, TypeError, ValueError):

@@ -51,7 +51,7 @@ def configure(
     return (yield from settings_of(engine))
 
 
-def apply(engine: Any, before: bytes, after: Mapping[str, Any]) -> Exchange[bool]:
+def apply(engine: Any, before: bytes, after: dict[str, Any]) -> Exchange[bool]:
     """Store changed settings. Return False if others were stored in the meantime: nothing was changed then.
 
     A setting whose change needs a step of its own on the server takes that step here.

@@ -7,7 +7,7 @@ psycopg's `generators.py`). This module and the operations do no IO.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -129,6 +129,24 @@ class Listen(NamedTuple):
     block_ms: int
 
 
+class At(NamedTuple):
+    """A request to another shard of the queue: to the node that has the keys with this prefix."""
+
+    prefix: bytes
+    want: Any
+
+
+class Across(NamedTuple):
+    """Requests to several shards, sent at the same time, one write a node. Returns a list of replies.
+
+    An error takes the place of a reply, so that one shard that is away keeps no other from its own. hurry: wait for a
+    node that does not answer for half a second only, however long the driver would.
+    """
+
+    parts: tuple[At, ...]
+    hurry: bool = False
+
+
 class Sleep(NamedTuple):
     """Do nothing for some seconds."""
 
@@ -175,8 +193,9 @@ class Patience(NamedTuple):
         return self.given_up is not None and self.given_up()
 
 
-Want: TypeAlias = Call | Chain | Pipeline | Command | Wait | Listen | Sleep
+Want: TypeAlias = Call | Chain | Pipeline | Command | Wait | Listen | Sleep | At | Across
 R = TypeVar("R")
+K = TypeVar("K")
 Exchange: TypeAlias = Generator[Want, Any, R]
 
 
@@ -195,11 +214,58 @@ def together(exchanges: Sequence[Exchange[R]]) -> Exchange[list[R]]:
     return [results[at] for at in range(len(exchanges))]
 
 
-def _step(at: int, step: Callable[[], Any], wants: dict[int, Any], results: dict[int, Any]) -> None:
+def at(prefix: bytes, exchange: Exchange[R]) -> Exchange[R]:
+    """Run an exchange at the shard whose keys have this prefix; what it asks of other shards goes there."""
     try:
-        wants[at] = step()
+        want = next(exchange)
+        while True:
+            try:
+                reply = yield want if isinstance(want, At | Across | Sleep) else At(prefix, want)
+            except BaseException as error:
+                want = exchange.throw(error)
+            else:
+                want = exchange.send(reply)
     except StopIteration as stop:
-        results[at] = stop.value
+        result: R = stop.value
+        return result
+
+
+def across(
+    exchanges: Mapping[K, tuple[bytes, Exchange[R]]], *, hurry: bool = False
+) -> Exchange[dict[K, R | Exception]]:
+    """Run exchanges at several shards side by side: each round is one write a node. Returns the results by key.
+
+    exchanges: by any key, the prefix of the shard and the exchange, which may neither block nor sleep. The result of
+    one that fails is its error. hurry: see `Across`.
+    """
+    results: dict[K, R | Exception] = {}
+    wants: dict[K, At] = {}
+
+    def step(key: K, move: Callable[[], Any]) -> None:
+        try:
+            want = move()
+            wants[key] = want if isinstance(want, At) else At(exchanges[key][0], want)
+        except StopIteration as stop:
+            results[key] = stop.value
+        except Exception as error:  # it is the result
+            results[key] = error
+
+    for key, (_, exchange) in exchanges.items():
+        step(key, partial(next, exchange))
+    while wants:
+        asked, parts = list(wants), tuple(wants.values())
+        wants.clear()
+        for key, reply in zip(asked, (yield Across(parts, hurry)), strict=True):
+            answer = exchanges[key][1].throw if isinstance(reply, Exception) else exchanges[key][1].send
+            step(key, partial(answer, reply))
+    return results
+
+
+def _step(place: int, step: Callable[[], Any], wants: dict[int, Any], results: dict[int, Any]) -> None:
+    try:
+        wants[place] = step()
+    except StopIteration as stop:
+        results[place] = stop.value
 
 
 def blocks_for(block_ms: int) -> str:

@@ -18,7 +18,7 @@ from redis import exceptions as errors
 
 from rmq_core.connection.clients import is_cluster
 from rmq_core.errors import WrongKeyType, hopeless, translate
-from rmq_core.exchange import Beside, Command, Exchange, Interrupted, Patience, Sleep, Want, resending
+from rmq_core.exchange import Across, At, Beside, Command, Exchange, Interrupted, Patience, Sleep, Want, resending
 from rmq_core.exchange.aio_pools import AsyncShare, NodePool, cancellable, loop_share
 from rmq_core.exchange.frames import (
     FAILURES,
@@ -84,6 +84,8 @@ class AsyncDriver:
         self._held: tuple[Any, AsyncShare] | None = None
         self._asked: Any = None
         self._stale = False
+        self._budget_s = retry_budget_s
+        self._shards: dict[bytes, AsyncDriver] = {}
 
     async def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
         """Run an operation to its end and return its result; `patience` replaces the driver's own."""
@@ -92,7 +94,7 @@ class AsyncDriver:
             want = next(exchange)
             while True:
                 try:
-                    reply = await self._perform(want, patience)
+                    reply = await self.perform(want, patience)
                 except FAILURES as error:
                     failure = translate(error)
                     again = None
@@ -117,11 +119,22 @@ class AsyncDriver:
 
     async def close(self) -> None:
         """Return the connections that no call uses to the client's pool."""
+        for driver in (self, *self._shards.values()):
+            await driver.give_back()
+
+    async def give_back(self) -> None:
+        """Return the idle connections that this driver uses to their pool."""
         if self._held is not None and self._held[1].current:
             pool, share = self._held
             await share.give_back(pool)
 
-    async def _perform(self, want: Want, patience: Patience) -> Any:
+    async def perform(self, want: Want, patience: Patience) -> Any:
+        """Return the reply to a request."""
+        if isinstance(want, At):
+            return await self._shard(want.prefix).perform(want.want, patience)
+        if isinstance(want, Across):
+            patience = resending.aside() if want.hurry else patience
+            return await asyncio.gather(*(self._shard(part.prefix).answer(part.want, patience) for part in want.parts))
         if isinstance(want, Sleep):
             await self._nap(patience, want.seconds)
             if patience.over:
@@ -141,6 +154,21 @@ class AsyncDriver:
         finally:
             planned.release(self._slots)
         return answer(want, planned, replies)
+
+    def _shard(self, prefix: bytes) -> AsyncDriver:
+        """Return the driver of a shard of this queue."""
+        if prefix == self._key:
+            return self
+        return self._shards.get(prefix) or self._shards.setdefault(
+            prefix, type(self)(self.client, prefix, self._budget_s)
+        )
+
+    async def answer(self, want: Want, patience: Patience) -> Any:
+        """Return the answer to one of several requests, or its error."""
+        try:
+            return await self.perform(want, patience)
+        except (*FAILURES, Interrupted) as error:
+            return resending.failed(error)
 
     async def _persist(self, send: Callable[[W], Awaitable[Any]], first: W, again: W, patience: Patience) -> Any:
         try:

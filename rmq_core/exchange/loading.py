@@ -30,7 +30,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _ROOT = files("rmq_core")
-LAYOUTS = {"": "", "grouped": "leased/grouped"}
+LAYOUTS = {"": "", "grouped": "leased/grouped", "sharded": "leased/sharded"}
 """The layouts by name, with the folders of their files."""
 _INCLUDE = re.compile(r"^-- include: ([\w/]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n|^\s*\n", re.MULTILINE)

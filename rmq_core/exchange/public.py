@@ -7,13 +7,13 @@ once, when a queue is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from redis import exceptions as errors
 
 from rmq_core.connection.clients import is_cluster
-from rmq_core.exchange import Command
+from rmq_core.exchange import Command, Patience
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.aio_pools import cancellable
 from rmq_core.exchange.frames import Frame, Plan, raise_retryable
@@ -62,6 +62,9 @@ class PublicDriver(SyncDriver):
     """Runs exchanges through the public methods of any client."""
 
     connected = True
+
+    def _send_together(self, parts: Sequence[Any], patience: Patience) -> None:
+        """Send nothing yet: such a client sends one request at a time."""
 
     def _round(self, planned: Plan) -> list[Any]:
         return self._polled(planned) if planned.block_ms else self._exchange(planned)

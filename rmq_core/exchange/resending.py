@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import tenacity
 
-from rmq_core.errors import hopeless
+from rmq_core.errors import QueueUnavailable, hopeless, translate
 from rmq_core.exchange import Interrupted, Patience
 from rmq_core.exchange.frames import MOVING, NOT_RETRYABLE, RETRYABLE, Plan
 
@@ -36,6 +36,11 @@ def rests(client: Any) -> bool:
 def rest(client: Any) -> None:
     """Send no command aside for ten seconds, because each could take until a timeout."""
     _resting[client] = monotonic() + _REST_S
+
+
+def failed(error: Exception) -> Exception:
+    """Return the error of a request at one of several shards, which is not raised."""
+    return QueueUnavailable("the node did not answer in time") if isinstance(error, Interrupted) else translate(error)
 
 
 def terms(patience: Patience) -> dict[str, Any]:

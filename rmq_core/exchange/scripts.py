@@ -96,6 +96,10 @@ class Laid:
     layouts: ClassVar[tuple[str, ...]] = ("",)
     derived: ClassVar[Mapping[str, tuple[str, Sequence[str]]]] = {}
 
+    def lay_out(self, layout: str) -> None:
+        """Use another layout from now on."""
+        self.layout = layout
+
 
 class Slot:
     """One key, and the number of the last call made through it."""
@@ -145,7 +149,7 @@ class _Own:
         self.numbers = itertools.count()  # atomic `next`: threads must never get the same number
 
 
-FORMATS = {1: "", 2: "grouped"}
+FORMATS = {1: "", 2: "grouped", 3: "sharded"}
 """The formats that this version reads and writes, and the layout of each."""
 
 
@@ -170,7 +174,7 @@ def laid_out(want: Any) -> Exchange[Any]:
         return None
     if layout is None or layout not in call.of.layouts:
         return None
-    call.of.layout = layout
+    call.of.lay_out(layout)
     changed = again(call)
     return want._replace(call=changed) if isinstance(want, Wait) else changed
 
@@ -179,7 +183,10 @@ def again(call: Call) -> Call:
     """Return the same call for the layout that is known now."""
     own = load(call.script.name).own
     known = {parameter.name for parameter in (*own.keys, *own.args)}
-    given = {name: value for name, value in call.given.items() if name in known}
+    fixed = type(call.of).__annotations__  # where such a key is may depend on the layout
+    given = {
+        name: getattr(call.of, name) if name in fixed else value for name, value in call.given.items() if name in known
+    }
     return script(call.script.name, call.of, call.of.in_force, **given)._replace(then=call.then)
 
 

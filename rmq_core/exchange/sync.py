@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
@@ -20,7 +20,21 @@ from redis import exceptions as errors
 from rmq_core.connection.clients import is_cluster
 from rmq_core.envelope.codec import process
 from rmq_core.errors import WrongKeyType, hopeless, translate
-from rmq_core.exchange import Beside, Command, Exchange, Interrupted, Patience, Sleep, Want, resending
+from rmq_core.exchange import (
+    Across,
+    At,
+    Beside,
+    Call,
+    Chain,
+    Command,
+    Exchange,
+    Interrupted,
+    Patience,
+    Pipeline,
+    Sleep,
+    Want,
+    resending,
+)
 from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
@@ -47,6 +61,17 @@ W = TypeVar("W", Plan, Command)
 _GRACE_S = 5.0
 
 
+class _Part:
+    """One of several requests that are sent together. got: the replies to it, or the error of the first attempt."""
+
+    plan: Plan | None = None
+    pool: Any = None
+    got: Any = None
+
+    def __init__(self, driver: SyncDriver, want: Want) -> None:
+        self.driver, self.want = driver, want
+
+
 class SyncDriver:
     """Runs exchanges for one queue. Threads may share it; a forked child opens connections of its own.
 
@@ -67,6 +92,8 @@ class SyncDriver:
         self._asked: Any = None
         self._stale = False
         """Whether a cluster has to be read again, and the node of it that was asked before."""
+        self._budget_s = retry_budget_s
+        self._shards: dict[bytes, SyncDriver] = {}
 
     def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
         """Run an operation to its end and return its result; `patience` replaces the driver's own."""
@@ -75,7 +102,7 @@ class SyncDriver:
             want = next(exchange)
             while True:
                 try:
-                    reply = self._perform(want, patience)
+                    reply = self.perform(want, patience)
                 except FAILURES as error:
                     failure = translate(error)
                     again = None
@@ -100,11 +127,21 @@ class SyncDriver:
 
     def close(self) -> None:
         """Return the connections that no call uses to the client's pool."""
+        for driver in (self, *self._shards.values()):
+            driver.give_back()
+
+    def give_back(self) -> None:
+        """Return the idle connections that this driver uses to their pool."""
         if self._held is not None:
             pool, share = self._held
             share.give_back(pool)
 
-    def _perform(self, want: Want, patience: Patience) -> Any:
+    def perform(self, want: Want, patience: Patience) -> Any:
+        """Return the reply to a request."""
+        if isinstance(want, At):
+            return self._shard(want.prefix).perform(want.want, patience)
+        if isinstance(want, Across):
+            return self._across(want, resending.aside() if want.hurry else patience)
         if isinstance(want, Sleep):
             self._nap(patience, want.seconds)
             if patience.over:
@@ -124,6 +161,98 @@ class SyncDriver:
         finally:
             planned.release(self._slots)
         return answer(want, planned, replies)
+
+    def _shard(self, prefix: bytes) -> SyncDriver:
+        """Return the driver of a shard of this queue."""
+        if prefix == self._key:
+            return self
+        return self._shards.get(prefix) or self._shards.setdefault(
+            prefix, type(self)(self.client, prefix, self._budget_s)
+        )
+
+    def _across(self, want: Across, patience: Patience) -> list[Any]:
+        """Return the replies to requests at several shards; the first attempt of all is made together."""
+        parts = [_Part(self._shard(prefix), each) for prefix, each in want.parts]
+        try:
+            for part in parts:
+                part.got = part.driver.planned(part)
+            self._send_together([part for part in parts if part.plan is not None and part.got is None], patience)
+            return [part.driver.answer(part, patience) for part in parts]
+        finally:
+            for part in parts:
+                part.driver.release(part)
+
+    def planned(self, part: _Part) -> Exception | None:
+        """Plan a request to this shard, and find the pool of its node; return the error that prevents that."""
+        want = Pipeline((part.want,)) if isinstance(part.want, Command) else part.want
+        if isinstance(want, Call | Chain | Pipeline):
+            part.plan = plan(want, self._slots)
+            try:
+                part.pool = (self._held or self._hold())[0]
+            except FAILURES as error:
+                return error
+        return None
+
+    def release(self, part: _Part) -> None:
+        if part.plan is not None:
+            part.plan.release(self._slots)
+
+    def _send_together(self, parts: Sequence[_Part], patience: Patience) -> None:
+        """Send the plans of each node in one write, and then read the replies of all, or note what went wrong."""
+        sent = []
+        try:
+            for pool in sorted({id(part.pool) for part in parts}):  # in one order: no thread waits for another's
+                some = [part for part in parts if id(part.pool) == pool]
+                sending = some[0].driver.sending([part.plan for part in some], patience.given_up)
+                sent.append((sending, some))
+                _go_on(sending, some)
+            for sending, some in sent:
+                _go_on(sending, some)
+        finally:
+            for sending, _ in sent:
+                sending.close()
+
+    def sending(
+        self, plans: Sequence[Any], given_up: Callable[[], bool] | None
+    ) -> Generator[None, None, list[list[Any]]]:
+        """Send plans in one write, and then yield; read the replies of each when resumed."""
+        pool, share = self._held or self._hold()
+        connection = share.take(pool)
+        try:
+            connection.send_packed_command((b"".join(planned.packed() for planned in plans),), check_health=False)
+            yield
+            if given_up:
+                _listen(connection, 0, given_up)
+            return [[_read(connection) for _ in range(planned.expected)] for planned in plans]
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            share.idle.append(connection)
+            if len(share.idle) > share.kept or share.turn.locked():
+                share.give_back(pool, share.kept)
+
+    def answer(self, part: _Part, patience: Patience) -> Any:
+        """Return the answer to a request to this shard, or its error; send it again if the first attempt failed."""
+        want, planned = part.want, part.plan
+        try:
+            if planned is None:
+                return self.perform(want, patience)
+            found = self._persist(partial(self._received, part), planned, planned, patience)
+            if isinstance(want, Command):
+                return answer(Pipeline((want,)), planned, found)[0]
+            return answer(want, planned, found)  # type: ignore[arg-type]
+        except (*FAILURES, Interrupted) as error:
+            return resending.failed(error)
+
+    def _received(self, part: _Part, planned: Plan) -> list[Any]:
+        replies, part.got = part.got, None
+        if isinstance(replies, Exception):
+            raise replies
+        if replies is None or unknown_script(replies):
+            return self._exchange(planned)
+        raise_retryable(replies)
+        return planned.outcomes(replies)
 
     def _persist(self, send: Callable[[W], Any], first: W, again: W, patience: Patience) -> Any:
         try:
@@ -282,6 +411,20 @@ class SyncDriver:
         if held is not None:
             pool, share = held
             share.drop(pool)
+
+
+def _go_on(sending: Generator[None, None, list[list[Any]]], parts: Sequence[_Part]) -> None:
+    """Make the next step of a write and its replies, unless the step before failed."""
+    if parts[0].got is not None:
+        return
+    try:
+        next(sending)
+    except StopIteration as stop:
+        for part, replies in zip(parts, stop.value, strict=True):
+            part.got = replies
+    except (*FAILURES, Interrupted) as error:
+        for part in parts:
+            part.got = error
 
 
 def _listen(connection: Any, block_ms: int, given_up: Callable[[], bool] | None) -> None:

@@ -75,6 +75,10 @@ class KeyedEngine:
     config: Budgeted
     simple = True
 
+    def routed(self, operation: Callable[..., Exchange[Any]]) -> Callable[..., Exchange[Any]]:
+        """Return the operation that is to be run instead of this one."""
+        return operation
+
     @property
     def layouts(self) -> tuple[str, ...]:
         """How the queue may be stored; see `exchange.loading`."""
@@ -157,6 +161,7 @@ def _begun(queue: Any, call: Invocation) -> Exchange[Any]:
     engine, begin = call.engine, queue._begin or Invocation.exchange  # noqa: SLF001  the same module
     if not engine.simple:
         yield from following(engine)
+        call = call._replace(operation=engine.routed(call.operation))
     exchange = journaled(begin, call) if getattr(engine, "journal", None) else begin(call)
     return (yield from exchange if engine.registered else provisional(engine, queue.discipline, exchange))
 

@@ -45,7 +45,11 @@ rmq:{q}:history      hash    counts and latencies per minute and hour, totals, m
 rmq:{q}:settings     string  settings that all clients follow, JSON: name -> value
 rmq:{q}:differing    zset    programs whose configs differ from them -> when they last said so, ms; expires
 rmq:{q}:journal      stream  who published, claimed and settled which messages, off by default
+rmq:{q}:ready:0      list    what `ready` is elsewhere, in a queue of several shards: format 3
+rmq:{q}:epoch        string  number of the last change of the shards that this one knows of
+rmq:{q}:parts:<id>   string  parts of an acked lease that are acked from now on: "<shard>=<token> ..."
 rmq:{q}:channel      pubsub  one notification for the watchers that requested one
+rmq:shard:{q~s}:...          the same for the shard `s` of a queue, as far as it needs them
 rmq:queues           set     names of all queues, for tools
 rmq:queues:<d>       set     names of the queues of another discipline `d`; a name that is in none of these is leased
 
@@ -145,7 +149,10 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     overdue: bytes
     wanted: bytes
     news: bytes
-    layouts = ("", "grouped")
+    epoch: bytes
+    layouts = ("", "grouped", "sharded")
+    known_epoch, suffix = b"", ""
+    shard = "0"
     derived = MappingProxyType(
         {"group_holds": ("holds_of", ("lease",)), "ended_holds": ("holds_of", ("acked_lease", "lease"))}
     )
@@ -159,6 +166,10 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
         """Return the key of the groups that a lease holds."""
         return self.prefix + b"holds:" + lease[len(self.prefix) + len(b"lease:") :]
 
+    def lay_out(self, layout: str) -> None:
+        super().lay_out(layout)
+        self.ready = self.prefix + (b"ready:0" if layout == "sharded" else b"ready")
+
     lease = part("lease")
     settled = part("settled")
     done = part("done")
@@ -167,3 +178,18 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     staged = part("staged")
     sink = part("sink")
     dedup = part("dedup")
+    parts = part("parts")
+
+
+class ShardKeys(LeasedKeys, prefix="rmq:shard:*:"):
+    """The keys of a shard, other than the first, of a queue. name: that of the queue."""
+
+    layouts = ("sharded",)  # type: ignore[assignment]
+
+    def __init__(self, queue: str, shard: str) -> None:
+        self.name = queue
+        self.prefix = self._pattern.replace("*", f"{{{queue}~{shard}}}").encode()
+        for key in LeasedKeys.__annotations__:
+            setattr(self, key, self.prefix + key.encode())
+        self.layout = "sharded"
+        self.shard, self.suffix = shard, f".{shard}"

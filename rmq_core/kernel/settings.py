@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields, replace
 from math import inf
@@ -57,8 +56,8 @@ class Following:
         self.differs, self.look_at, self.say_at = "", -inf, inf
         self.use(config)
 
-    def change(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Exchange[None]:
-        """Do what a change to these settings needs besides storing them; the discipline overrides this."""
+    def change(self, before: dict[str, Any], after: dict[str, Any]) -> Exchange[None]:
+        """Do what a change needs besides storing the settings; the discipline overrides this, and may set `after`."""
         del before, after
         yield from ()
 

@@ -3,7 +3,7 @@
 -- KEYS: slot  ready  delayed  waiters  wake  previous?, slot of the previous chunk, if chained
 -- ARGV: seq  slot_ttl_ms  channel, of notifications  max_ready:number, or 0  count:number, of the messages
 --       stamp_ms:number, server time that the publisher wrote into their stamps  previous_seq?
--- Reply: 'accepted 0 @<now ms>', 'full <now ms>', 'stale @<now ms>', 'unchained' or 'superseded'.
+-- Reply: 'accepted 0 @<now ms>', 'full <now ms>', 'stale @<now ms>', 'unchained', 'moved' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: notify
@@ -11,6 +11,8 @@
 local length = redis.call('LLEN', ready) -- refuses a wrong type, to which nothing was appended
 local earlier = replay()
 if earlier then return taken_back(ready, count, earlier) end
+-- include: in_map
+if moved then return taken_back(ready, count, refuse('moved')) end
 local before = previous and (redis.call('GET', previous) or '')
 if before and string.sub(before, 1, #previous_seq + 9) ~= previous_seq .. ' accepted' then
   return taken_back(ready, count, 'unchained')

@@ -69,6 +69,15 @@ async def read_all(redis: Any, configs: Mapping[str, LeasedConfig]) -> dict[str,
     return found
 
 
+async def _read_shards(client: Any, name: str, config: LeasedConfig) -> tuple[QueueStats | Exception, int]:
+    try:
+        async with AsyncLeasedQueue(client, name, config) as queue:
+            await queue.backlog()
+            return await queue.stats(), 0
+    except RedisMessageQueueError as error:
+        return error, 0
+
+
 async def _read_part(
     client: Any, part: Sequence[str], configs: Mapping[str, LeasedConfig]
 ) -> dict[str, QueueCounts | Exception]:
@@ -81,6 +90,9 @@ async def _read_part(
         if is_late is True
     }
     counted = await ask(True, client, part, config, surveying.count(engines))
+    for at, engine in enumerate(engines):
+        if engine.keys.layout == "sharded":
+            counted[at], expired[engine.name] = await _read_shards(client, engine.name, configs[engine.name])
     return {
         name: stats if isinstance(stats, Exception) else QueueCounts(stats, expired.get(name, 0))
         for name, stats in zip(part, counted, strict=True)

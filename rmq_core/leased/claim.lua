@@ -9,7 +9,7 @@
 --   'claimed <token> <deadline ms> <count> <limit> <failures> <most>',
 --   'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>',
 --   'empty <ms to block> <server time at which waiting ends>', and ' token' if nothing can be claimed earlier, or
---   ' <now ms> <last entry of `news`>' for a claim from some groups, 'settled <acked> ...', 'exhausted', 'ungrouped' (the
+--   ' <now ms> <last entry of `news`>' for a claim from some groups, 'settled <acked> ...', 'exhausted', 'outdated', 'ungrouped' (the
 --   queue lets nobody claim from some groups) or 'superseded'.
 --   Failures and most are 0 unless the messages are isolated. A takeover returns no envelopes, and neither does a claim
 --   of 100 or more messages.
@@ -56,7 +56,7 @@ if settled and redis.call('EXISTS', lease) == 1 then
     redis.call('ZCARD', delayed)
   end
   local reply = take_over(k, o, now, true)
-  if reply == 'exhausted' then return {refuse(reply), late, {}} end
+  if reply == 'exhausted' or reply == 'outdated' then return {refuse(reply), late, {}} end
   local timer_free = leave(k, o, seen)
   announce(k, now, seen, nil, timer_free)
   return {remember(reply), late, {}}

@@ -135,7 +135,7 @@ def claim_next(
     """
     wait_ms = milliseconds("wait", wait)
     whole("max_messages", max_messages, minimum=1)
-    request = _new(engine.lease_ms(lease), max_messages, owner_of("owner", ack.owner))
+    request = _new(engine.keys.suffix, engine.lease_ms(lease), max_messages, owner_of("owner", ack.owner))
     if groups is not None:
         request = request._replace(groups=chosen_groups(groups))
     try:
@@ -149,6 +149,11 @@ def claim_next(
     except BaseException as error:
         _keep(engine, request, error)
         raise
+
+
+def granted_at_once(engine: LeasedEngine, request: LeaseRequest) -> Exchange[Lease | None]:
+    """Claim what `request` describes without waiting, and remember nothing about it."""
+    return _wait(engine, request, 0)
 
 
 def _ack_and_claim(
@@ -188,7 +193,7 @@ def reclaim_all(engine: LeasedEngine, late: list[bytes]) -> Exchange[int]:
         if lease_id == OVERDUE:
             moved += 1 + (yield from bury(engine))  # never 0: claims may have got nothing while there were too many
             continue
-        do = finish if lease_id.startswith(COMMIT) else reclaim
+        do = finish if lease_id.startswith(COMMIT) else engine.reclaiming or reclaim
         moved += yield from do(engine, lease_id.decode())
     return moved
 
@@ -222,6 +227,8 @@ def _wait(
             continue
         if words[0] == "ungrouped":
             raise ungrouped(engine)
+        if words[0] == "outdated":
+            raise errors.LeaseLost(request.id)
         if words[0] != "empty":
             raise errors.ScriptFailed(f"claim got {words[0]!r}")
         block, until = int(words[1]), int(words[2])
@@ -276,7 +283,7 @@ def _hand_over(
 
 def _granted(engine: LeasedEngine, request: LeaseRequest, words: list[str], envelopes: list[bytes]) -> Exchange[Lease]:
     if words[0] == "taken":
-        return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
+        return (yield from fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
     isolation = None if words[5] == "0" else isolation_of(words[5:7])
     granted = Lease(
@@ -288,10 +295,10 @@ def _granted(engine: LeasedEngine, request: LeaseRequest, words: list[str], enve
         engine.state(Operation.ISOLATE, taken, granted, reason=str(isolation))
     if taken < limit:
         return (yield from _fill(engine, granted, limit, request.chosen))
-    return granted if envelopes else (yield from _fetch(engine, granted, request.max_messages))
+    return granted if envelopes else (yield from fetch(engine, granted, request.max_messages))
 
 
-def _fetch(engine: LeasedEngine, granted: Lease, most: int = 0) -> Exchange[Lease]:
+def fetch(engine: LeasedEngine, granted: Lease, most: int = 0) -> Exchange[Lease]:
     """Read the messages of a lease that fits in one chunk, when they did not come with the reply to the claim.
 
     most: how many a new lease may hold; 0 for a lease that was taken over, which may be too large for LRANGE.
@@ -397,12 +404,12 @@ def requested(
         if secret := engine.unanswered.pop(known, None):
             engine.chosen.pop(known, None)
             return LeaseRequest(known, "again", secret, lease_ms, max_messages, owned, again=True, groups=groups)
-    request = _new(lease_ms, max_messages, owned)
+    request = _new(engine.keys.suffix, lease_ms, max_messages, owned)
     return request if groups is None else request._replace(groups=groups)
 
 
-def _new(lease_ms: int | str, max_messages: int, owner: str) -> LeaseRequest:
-    return LeaseRequest(anonymous_lease_id(), "new", nonce(), lease_ms, max_messages, owner)
+def _new(suffix: str, lease_ms: int | str, max_messages: int, owner: str) -> LeaseRequest:
+    return LeaseRequest(anonymous_lease_id() + suffix, "new", nonce(), lease_ms, max_messages, owner)
 
 
 def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int) -> Call:
@@ -451,6 +458,8 @@ def _keep(engine: LeasedEngine, request: LeaseRequest, error: BaseException) -> 
 
 
 def _remember(engine: LeasedEngine, request: LeaseRequest) -> None:
+    if request.id.startswith("~@"):  # a part of a lease: its home is remembered
+        return
     engine.unanswered[request.id] = request.nonce
     if request.groups is not None and request.mode != "named":
         engine.chosen[request.id] = request.groups
@@ -506,7 +515,7 @@ def seize(
     new, expected = owner_of("owner", owner), owner_of("if_owner", if_owner)
     lease_ms, name = engine.lease_ms(lease), check_name("lease_id", lease_id)
     secret = engine.unanswered.get(name) or nonce()
-    reply = yield _adoption(
+    reply = yield adoption(
         engine, name, nonce=secret, lease_ms=lease_ms, set_owner=_flag(owner), owner=new,
         required=_flag(if_owner), required_owner=expected,
     )  # fmt: skip
@@ -547,7 +556,7 @@ def join(engine: LeasedEngine, lease_id: str) -> Exchange[Lease]:
 def reenter(engine: LeasedEngine, lease_id: str) -> Exchange[Lease | None]:
     """Adopt the lease of an unanswered claim; return None when it was not granted or another consumer holds it now."""
     secret = engine.unanswered[lease_id]
-    reply = yield _adoption(
+    reply = yield adoption(
         engine, lease_id, nonce=secret, lease_ms=engine.lease_ms(None), set_owner="0", owner="",
         required="2", required_owner="",
     )  # fmt: skip
@@ -555,7 +564,7 @@ def reenter(engine: LeasedEngine, lease_id: str) -> Exchange[Lease | None]:
     return taken_over(engine, lease_id, rest) if verdict == "taken" else None
 
 
-def _adoption(engine: LeasedEngine, lease_id: str, **given: Encodable) -> Call:
+def adoption(engine: LeasedEngine, lease_id: str, **given: Encodable) -> Call:
     keys = engine.keys
     return script(
         "leased/adopt", keys, engine.settings, lease=keys.lease(lease_id), settled=keys.settled(lease_id),

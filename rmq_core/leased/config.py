@@ -18,6 +18,7 @@ from rmq_core.policy import (
     Groups,
     Overflow,
     Rate,
+    Shards,
     check_all,
     check_breaker,
     check_groups,
@@ -29,6 +30,7 @@ from rmq_core.policy import (
 from rmq_core.protocol import Capabilities
 
 DISCIPLINE = "leased"
+_MOST_SHARDS = 64
 CAPABILITIES = Capabilities(
     fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
     partial_settle=True, batch=True, large_leases=True, headers=True, groups=True,
@@ -83,6 +85,8 @@ class LeasedConfig(PayloadLimits):
     the queue, because it changes how the messages are stored: `queue.admin.configure(groups="fair")`.
     rate, group_rate: how many messages claims may get in a time, from the whole queue and from each group, for all
     programs together; stored with `groups`: `queue.admin.configure(groups="fair", rate="50/1m")`.
+    shards: in how many slots of a cluster the queue is stored, so that several nodes share its work; None for one. It
+    can only be stored with the queue, and has its names then: `queue.admin.configure(shards=6)`.
     """
 
     lease: timedelta | float | None = 300
@@ -108,6 +112,7 @@ class LeasedConfig(PayloadLimits):
     groups: Groups | None = field(default=None, metadata=STORED)
     rate: Rate | None = field(default=None, metadata=STORED)
     group_rate: Rate | None = field(default=None, metadata=STORED)
+    shards: Shards | int | None = field(default=None, metadata=STORED)
 
     def __post_init__(self) -> None:
         PayloadLimits.__post_init__(self)
@@ -139,6 +144,7 @@ class LeasedConfig(PayloadLimits):
         check_groups(self.groups)
         check_rate("rate", self.rate, self.groups)
         check_rate("group_rate", self.group_rate, self.groups)
+        self._check_shards()
         if self.groups is not None and self.overflow == Overflow.DROP_OLDEST:
             raise ConfigurationError("overflow DROP_OLDEST cannot be combined with groups: use raise or block")
         if self.durability is not None and not isinstance(self.durability, Durability):
@@ -147,6 +153,23 @@ class LeasedConfig(PayloadLimits):
             raise ConfigurationError("backoff must be a Backoff, for example exponential(base=1, cap=300)")
         if self.dedup_key is not None and not callable(self.dedup_key):
             raise ConfigurationError("dedup_key must be a callable from a payload to its key")
+
+    def _check_shards(self) -> None:
+        if self.shards is None:
+            return
+        if not isinstance(self.shards, Shards):
+            whole("shards", self.shards, minimum=1)
+            if self.shards > _MOST_SHARDS:
+                raise ConfigurationError(f"shards must be at most {_MOST_SHARDS}, not {self.shards}")
+        if self.groups is not None:
+            raise ConfigurationError("shards cannot be combined with groups: a group has one order, in one slot")
+        if self.overflow == Overflow.DROP_OLDEST:
+            raise ConfigurationError(
+                "shards cannot be combined with overflow DROP_OLDEST: no shard knows the oldest message of all; use"
+                " raise or block"
+            )
+        if self.journal is not None:
+            raise ConfigurationError("shards cannot be combined with a journal, which is one stream in one slot")
 
     def _check_numbers(self) -> None:
         check_all(seconds, self, "lease", "max_hold", minimum=0.001, optional=True)

@@ -139,7 +139,7 @@ def _store(engine: LeasedEngine, policy: str) -> Exchange[None]:
         commit=COMMIT + commit.encode(), stage_id=stage, peace_ms=PEACE_MS,
     )  # fmt: skip
     moved = number_after(b"changed ", (yield call))
-    keys.layout = "grouped"
+    keys.lay_out("grouped")
     if moved:
         yield from finish(engine, COMMIT.decode() + commit)
 
@@ -165,7 +165,7 @@ def _ungroup(engine: LeasedEngine, policy: str) -> Exchange[None]:
             raise _uncounted(text_of(reply)[8:])
         if not number_after(b"moved ", reply):
             break
-    keys.layout = ""
+    keys.lay_out("")
 
 
 def _uncounted(name: str) -> ConfigurationError:

@@ -87,12 +87,14 @@ class Glance(NamedTuple):
     late: list[bytes]
 
 
-def glance(engine: LeasedEngine, notify_ms: int = 0, groups: str | None = None) -> Exchange[Glance]:
+def glance(engine: LeasedEngine, notify_ms: int = 0, groups: str | None = None, watcher: str = "*") -> Exchange[Glance]:
     """Read the backlog in one call without a slot, and subscribe to one notification within `notify_ms`.
 
-    groups: those whose messages count, in the form that scripts read.
+    groups: those whose messages count, in the form that scripts read. watcher: see backlog.lua.
     """
-    reply = yield from answered(script("leased/backlog", engine.keys, notify_ms=notify_ms, **chosen_by(groups)))
+    reply = yield from answered(
+        script("leased/backlog", engine.keys, notify_ms=notify_ms, watcher=watcher, **chosen_by(groups))
+    )
     if len(reply) == 1:
         raise ungrouped(engine)
     ready, oldest, now, due, late, apart, paused, fence = reply
@@ -110,6 +112,19 @@ def poll_backlog(
         seen = yield from glance(engine, notify_ms, groups)
         if not (yield from reclaim_all(engine, seen.late)):
             return seen.backlog, seen.due_s
+
+
+def poll_queue(
+    engine: LeasedEngine, notify_ms: int = 0, groups: str | None = None
+) -> Exchange[tuple[Backlog, float | None]]:
+    """Do what `poll_backlog` does, in all shards of a queue that has some."""
+    if engine.keys.layout != "sharded":
+        found = yield from poll_backlog(engine, notify_ms, groups)
+        if engine.keys.layout != "sharded":
+            return found
+    from rmq_core.leased.shards.inspecting import poll  # its module imports this one
+
+    return (yield from poll(engine, notify_ms, groups))
 
 
 def stats(engine: LeasedEngine) -> Exchange[QueueStats]:

@@ -8,11 +8,13 @@
 --       messages..., if chained, also the seq of the previous chunk
 -- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate, 2 accepted in the place of another>]
 --   [@<now ms>, if count > 1 or any is 2] [<ids of the messages that were replaced>]',
---   'full <now ms>', 'unchained' or 'superseded'.
+--   'full <now ms>', 'unchained', 'moved' (to other shards; see in_map) or 'superseded'.
 -- include: clock
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
+-- include: in_map
+if moved then return refuse('moved') end
 local now = clock()
 -- include: append_one
 -- Fast path: one message without deduplication and delay, room for it, and no waiters. It returns before the includes

@@ -231,10 +231,13 @@ def publish(
         engine.registered = yield from register(engine.name, DISCIPLINE)
     digests = () if entry.digest is None else (entry.digest,)
     chunk = Chunk((entry.id,), (entry.body,), digests, entry.delay_ms)
-    call = _call(engine, chunk)
-    reply, confirmed = apart(call, (yield call))
+    if engine.shards is not None:
+        reply, confirmed = yield from engine.shards.stored(chunk)
+    else:
+        call = call_of(engine, chunk)
+        reply, confirmed = apart(call, (yield call))
     if not reply.startswith(b"accepted"):
-        reply, confirmed = yield from _insist(engine, chunk, reply)
+        reply, confirmed = yield from insist(engine, chunk, reply)
     _, dropped, *verdict = reply.split()
     accepted = verdict != [b"0"]
     replaced = len(verdict) > 1
@@ -313,9 +316,16 @@ def _encoding(
             "dedup_key must be a callable for publish_many and stage: with one key, all but one are duplicates"
         )
     config, shared = engine.config, (encode_headers(headers), delay_in_ms(delay))
-    pieces = _pieces(payloads, config.max_ready or _COLUMN)
+    bound = config.max_ready if engine.shards is None else engine.shards.bound
+    pieces = _pieces(payloads, bound or _COLUMN)
     first = list(itertools.islice(pieces, 1))
-    plain = dedup_key is None and delay is None and not deduplicates(engine) and config.overflow != Overflow.DROP_OLDEST
+    plain = (
+        dedup_key is None
+        and delay is None
+        and engine.shards is None
+        and not deduplicates(engine)
+        and config.overflow != Overflow.DROP_OLDEST
+    )
     if plain and first and len(first[0]) >= _MANY:
         with suppress(ScriptFailed):  # the user may use no transactions
             clock.take((yield script("leased/now", engine.keys)._replace(appended=Appended(engine.keys.ready))))
@@ -408,7 +418,13 @@ def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
 
 
 def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
-    calls = [_append(engine, chunk, tally.clock) or _call(engine, chunk) for chunk in window]
+    if engine.shards is not None:
+        for chunk in window:
+            reply, confirmed = yield from engine.shards.stored(chunk)
+            tally.add(chunk, reply)
+            check(engine, "published", confirmed)
+        return
+    calls = [_append(engine, chunk, tally.clock) or call_of(engine, chunk) for chunk in window]
     chained = len(calls) > 1 and not engine.config.durability
     replies = (yield Chain(tuple(calls))) if chained else [b""] * len(calls)
     for call, chunk, answer in zip(calls, window, replies, strict=True):
@@ -421,20 +437,23 @@ def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[
         if not chained and not reply.startswith(b"stale"):  # the chain skipped every chunk after the first refused one
             reply, confirmed = apart(call, (yield call))
         if not reply.startswith(b"accepted"):
-            again = _call(engine, chunk)
+            again = call_of(engine, chunk)
             if call.appended:
                 tally.clock.appends -= reply.startswith(b"stale")
                 reply, confirmed = apart(again, (yield again))
             if not reply.startswith(b"accepted"):
-                reply, confirmed = yield from _insist(engine, chunk, reply)
+                reply, confirmed = yield from insist(engine, chunk, reply)
         tally.add(chunk, reply)
         check(engine, "published", confirmed)
 
 
-def _insist(engine: LeasedEngine, chunk: Chunk, reply: bytes) -> Exchange[tuple[bytes, Any]]:
+def insist(engine: LeasedEngine, chunk: Chunk, reply: bytes) -> Exchange[tuple[bytes, Any]]:
     """Publish a refused chunk again while the queue is full and `Overflow.BLOCK` allows; return the last reply."""
     pause, began, confirmed = 0.005, None, None
     while not reply.startswith(b"accepted"):
+        if reply.startswith(b"moved"):  # the queue has shards since this client read its settings
+            found: tuple[bytes, Any] = yield from engine.moved(chunk)
+            return found
         if not reply.startswith(b"full"):
             raise ScriptFailed(f"publish got unexpected reply {reply.decode()!r}")
         now = int(reply.split()[1])
@@ -447,7 +466,7 @@ def _insist(engine: LeasedEngine, chunk: Chunk, reply: bytes) -> Exchange[tuple[
                 )
             yield Sleep(pause)
             pause = min(2 * pause, 0.25)
-        call = _call(engine, chunk)
+        call = call_of(engine, chunk)
         reply, confirmed = apart(call, (yield call))
     return reply, confirmed
 
@@ -552,7 +571,7 @@ def _checked_id(message_id: str) -> str:
     return message_id
 
 
-def _call(engine: LeasedEngine, chunk: Chunk) -> Call:
+def call_of(engine: LeasedEngine, chunk: Chunk) -> Call:
     keys, digests = engine.keys, chunk.digests
     call = script(
         "leased/publish", keys, engine.settings, markers=[keys.dedup(digest) for digest in digests],

@@ -29,6 +29,7 @@ from rmq_core.leased import (
 from rmq_core.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import chosen_groups
+from rmq_core.messages import Lease
 from rmq_core.protocol import open_async_queue, open_queue
 from rmq_core.queue import LargeLeaseFacade
 from rmq_core.reports import Backlog
@@ -52,8 +53,14 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
     _tools = Part(LeasedTools)
-    _extend_all = staticmethod(settling.extend_all)
-    _leave = staticmethod(managing.release_unanswered)
+
+    @staticmethod
+    def _extend_all(engine: LeasedEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+        return engine.routed(settling.extend_all)(engine, leases)
+
+    @staticmethod
+    def _leave(engine: LeasedEngine) -> Exchange[None]:
+        return engine.routed(managing.release_unanswered)(engine)
 
     def __init__(
         self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None

@@ -4,7 +4,8 @@
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
 --       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
 --       breaker, of breaker.lua  channel, of notifications  reason, for the history  if_used_up, '1' to reclaim also when only the deliveries are used up, '2' to reclaim in any case
---       only_of?, the owner that must hold the lease; without it, any owner
+--       only_of?, the owner that must hold the lease; '' or without it, any owner
+--       generation?, of a lease over several shards: a part that was taken over later stays
 -- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]' and what reported() adds, 'superseded', or
 --   'live': the lease has not expired, was taken over after an earlier chunk, or no longer exists; 'owned <owner>'.
 -- include: clock
@@ -25,7 +26,8 @@ if not head then
   if if_used_up ~= '2' then redis.call('ZREM', leases, lease_id) end
   return refuse('live')
 end
-if only_of and head.owner ~= only_of then return refuse('owned ' .. head.owner) end
+if only_of and only_of ~= '' and head.owner ~= only_of then return refuse('owned ' .. head.owner) end
+if generation and tonumber(string.match(head.token, '%.(%d+)%-') or 0) > tonumber(generation) then return refuse('live') end
 if token == '' then
   local deadline = tonumber(redis.call('ZSCORE', leases, lease_id) or '-inf')
   local first = redis.call('LINDEX', lease, 1)

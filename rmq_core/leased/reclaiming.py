@@ -22,10 +22,10 @@ def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Ex
 
 
 def reclaim_lease(
-    engine: LeasedEngine, lease_id: str, when: str, reason: str = "", **required: str
+    engine: LeasedEngine, lease_id: str, when: str, reason: str = "", token: str = "", **required: str
 ) -> Exchange[Reclaimed]:
-    """Reclaim a lease; `when`, `reason` and `required` are the arguments of the script, `required` for `only_of`."""
-    keys, token, done = engine.keys, "", Reclaimed()
+    """Reclaim a lease; the arguments are those of the script, `required` has `only_of` and `generation`."""
+    keys, done = engine.keys, Reclaimed()
     yield from fresh(engine)
     while True:
         reply = yield script(

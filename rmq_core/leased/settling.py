@@ -20,7 +20,7 @@ from rmq_core.policy import milliseconds
 from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
-_NOW = "1 0"
+NOW = "1 0"
 _COVERED = 64
 
 
@@ -54,7 +54,7 @@ def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exc
     When the lease is lost, acking the whole lease raises LeaseLost; acking some messages reports it as their outcome.
     """
     if messages is not None:
-        return (yield from _settle_some(engine, lease, "ack", messages))
+        return (yield from settle_some(engine, lease, "ack", messages))
     config = engine.config
     call = acking(engine, lease, config.settled_ttl_ms if lease.named else 0, config.completed_log)
     call = confirming(engine, call)
@@ -99,9 +99,9 @@ def nack(
     number of deliveries. reason: its first 200 characters are kept in the message's history. When the lease is lost,
     nacking the whole lease raises LeaseLost; nacking some messages reports it as their outcome.
     """
-    delays = _delays(engine, lease, delay)
+    delays = delays_of(engine, lease, delay)
     if messages is not None:
-        return (yield from _settle_some(engine, lease, "nack", messages, delays, one_line(reason)))
+        return (yield from settle_some(engine, lease, "nack", messages, delays, one_line(reason)))
     return (yield from give_back(engine, lease, "nack", delays, reason))
 
 
@@ -112,12 +112,12 @@ def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) ->
     outcome.
     """
     if messages is not None:
-        return (yield from _settle_some(engine, lease, "release", messages))
+        return (yield from settle_some(engine, lease, "release", messages))
     return (yield from give_back(engine, lease, "release"))
 
 
 def give_back(
-    engine: LeasedEngine, lease: Lease, verb: str, delays: str = _NOW, reason: str | None = None, *, by: str = ""
+    engine: LeasedEngine, lease: Lease, verb: str, delays: str = NOW, reason: str | None = None, *, by: str = ""
 ) -> Exchange[SettleReport]:
     """Nack or release the whole lease; `by` is who does it, if it is not the holder."""
     keys = engine.keys
@@ -141,8 +141,8 @@ def give_back(
                 return SettleReport(settled, dead)
 
 
-def _settle_some(
-    engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delays: str = _NOW, reason: str = ""
+def settle_some(
+    engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delays: str = NOW, reason: str = ""
 ) -> Exchange[SettleReport]:
     with lease.state:
         messages = list(messages)
@@ -213,7 +213,7 @@ def _index(lease: Lease, message: Message | MessageRef) -> int:
     return message.index
 
 
-def _delays(engine: LeasedEngine, lease: Lease, delay: timedelta | float | None) -> str:
+def delays_of(engine: LeasedEngine, lease: Lease, delay: timedelta | float | None) -> str:
     """Return how long nacked messages wait, as the scripts take it (see leased/include/nack_delays.lua).
 
     The scripts look up each message by its own deliveries, so the range covers those that are in memory. Where the
@@ -223,7 +223,7 @@ def _delays(engine: LeasedEngine, lease: Lease, delay: timedelta | float | None)
         return f"1 {milliseconds('delay', delay)}"
     backoff = engine.config.backoff
     if backoff is None:
-        return _NOW
+        return NOW
     present = lease.takeovers + 1
     least, most = present, present + _COVERED
     if lease.complete:

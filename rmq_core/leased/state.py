@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.events import OnEvent, Operation
@@ -19,7 +19,10 @@ from rmq_core.messages import Lease
 from rmq_core.observe.fact import Observer, Sink, emitting
 from rmq_core.observe.journal import JournalLength
 from rmq_core.observe.tally import Tally
-from rmq_core.policy import milliseconds, of_text, seconds
+from rmq_core.policy import Shards, milliseconds, of_text, seconds
+
+if TYPE_CHECKING:
+    from rmq_core.leased.shards.state import Sharded
 
 
 @dataclass(eq=False)
@@ -41,6 +44,9 @@ class LeasedEngine(KeyedEngine, Following, Observer):
     settings: ScriptSettings = field(init=False)
     own_lease_ms: int | str = field(init=False)
     dedup_window_ms: int = field(init=False)
+    shards: Sharded | None = field(init=False, default=None)
+    home: LeasedEngine | None = field(init=False, default=None)
+    """For a shard, the engine of the first one."""
 
     def __post_init__(self, on_event: OnEvent | None) -> None:
         if self.config.groups is not None:
@@ -54,25 +60,64 @@ class LeasedEngine(KeyedEngine, Following, Observer):
 
     def use(self, config: LeasedConfig) -> None:
         if config.groups != self.config.groups:
-            self.keys.layout = "grouped" if config.groups else ""
+            self.keys.lay_out("grouped" if config.groups else "")
         self.config, self.settings = config, config.for_scripts
         self.keys.in_force = self.settings
         self.dedup_window_ms = milliseconds("dedup_window", config.dedup_window)
         self.journal = JournalLength.of(config.journal)
         if self.tally is not None:
             self.tally.entries = self.journal is None
+        if isinstance(config.shards, Shards):
+            if self.shards is None:
+                from rmq_core.leased.shards.state import Sharded  # its module imports this one
 
-    def change(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Exchange[None]:
+                self.shards = Sharded(self)
+            self.shards.use(config.shards)
+
+    def change(self, before: dict[str, Any], after: dict[str, Any]) -> Exchange[None]:
         """Change how the messages are stored, before the settings are."""
         from rmq_core.leased.grouping import set_groups  # its module imports this one
+        from rmq_core.leased.shards.resharding import reshard
 
+        if before.get("shards") != after.get("shards"):
+            yield from reshard(self, before, after)
         if "groups" in before or "groups" in after:
             policy, rate, group_rate = (of_text(after.get(name)) for name in ("groups", "rate", "group_rate"))
             yield from set_groups(self, policy, rate, group_rate)
 
     @property
     def settled(self) -> bool:
-        return self.journal is None and super().settled
+        return self.journal is None and self.shards is None and super().settled
+
+    def routed(self, operation: Callable[..., Exchange[Any]]) -> Callable[..., Exchange[Any]]:
+        if self.shards is None:
+            return operation
+        from rmq_core.leased.shards.routes import route
+
+        return route(operation)
+
+    @property
+    def channels(self) -> set[bytes]:
+        """The channels on which a notification may come."""
+        shards = self.shards.engines.values() if self.shards else (self,)
+        return {engine.keys.channel for engine in shards}
+
+    @property
+    def reclaiming(self) -> Callable[[Any, str], Exchange[int]] | None:
+        """What takes back an expired lease, where that may have parts in other shards; else None."""
+        if self.shards is None and self.home is None:
+            return None
+        from rmq_core.leased.shards.reclaiming import reclaim
+
+        return reclaim
+
+    def moved(self, chunk: Any) -> Exchange[Any]:
+        """Store messages in the shards of a newer map."""
+        from rmq_core.leased.shards.publishing import learn, stored
+
+        engine = self.home or self
+        yield from learn(engine)
+        return (yield from stored(engine, chunk))
 
     @property
     def heartbeat_s(self) -> float | None:

@@ -23,6 +23,8 @@ from rmq_core.leased.state import LeasedEngine
 from rmq_core.reports import QueueStats
 
 R = TypeVar("R")
+IN_SHARDS = b"~shards"
+"""In place of an expired lease: this is only one shard of the queue, which a queue object has to count."""
 _AT_ONCE = 1000  # queues in one call or write: some milliseconds of the server's time
 
 
@@ -38,7 +40,12 @@ def glances(names: Sequence[str], config: LeasedConfig, groups: str | None = Non
 
     groups: those whose messages count, in the form that scripts read.
     """
-    return together([glance(LeasedEngine(LeasedKeys(name), config), groups=groups) for name in names])
+    return together([_glance(LeasedEngine(LeasedKeys(name), config), groups) for name in names])
+
+
+def _glance(engine: LeasedEngine, groups: str | None) -> Exchange[Glance]:
+    seen = yield from glance(engine, groups=groups)
+    return seen._replace(late=[*seen.late, IN_SHARDS]) if engine.keys.layout == "sharded" else seen
 
 
 def caught(exchange: Exchange[R]) -> Exchange[R | Exception]:
@@ -60,7 +67,9 @@ _MOST = 64  # reclaims of at most 16 leases each: the next reading goes on
 
 def promote(engines: Sequence[LeasedEngine]) -> Exchange[list[bool | Exception]]:
     """Make the due messages of these queues ready; return which queues have expired leases."""
-    replies = yield from _in_parts([script("leased/backlog", engine.keys, notify_ms=0) for engine in engines])
+    replies = yield from _in_parts(
+        [script("leased/backlog", engine.keys, notify_ms=0, watcher="*") for engine in engines]
+    )
     return [reply if isinstance(reply, Exception) else bool(reply[4]) for reply in replies]
 
 

@@ -25,7 +25,7 @@ from rmq_core.errors import ConfigurationError, WrongKeyType
 from rmq_core.exchange import Exchange, together
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
-from rmq_core.leased.inspecting import Glance, glance, poll_backlog
+from rmq_core.leased.inspecting import Glance, glance, poll_queue
 from rmq_core.leased.publications import publication
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.orchestrate.limits import Threshold
@@ -105,7 +105,11 @@ def _attempt(asked: _Asked) -> Exchange[Glance | Exception]:
 
 
 async def _resolve(asked: _Asked, seen: Glance | Exception) -> None:
-    again = seen.late if isinstance(seen, Glance) else isinstance(seen, WrongKeyType)
+    again = (
+        seen.late or asked.engine.keys.layout == "sharded"
+        if isinstance(seen, Glance)
+        else isinstance(seen, WrongKeyType)
+    )
     found = await _reclaim(asked) if again else seen
     if asked.answer.done():
         return
@@ -116,12 +120,12 @@ async def _resolve(asked: _Asked, seen: Glance | Exception) -> None:
 
 
 async def _reclaim(asked: _Asked) -> Polled | Exception:
-    """Poll again with the queue's own driver, and reclaim expired leases.
+    """Poll again with the queue's own driver, and reclaim expired leases; poll all shards of a queue that has some.
 
     If the queue is stored in another format, this driver raises FormatMismatch; the shared one raised WrongKeyType.
     """
     try:
-        found = await asked.driver.run(poll_backlog(asked.engine, NOTIFY_MS, asked.groups))
+        found = await asked.driver.run(poll_queue(asked.engine, NOTIFY_MS, asked.groups))
     except Exception as error:  # every error must reach the waiters
         return error
     else:
@@ -177,6 +181,7 @@ class WatchedQueue:
     notified: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     pace_s: float = field(default_factory=lambda: _PACE_S)
+    channels: set[bytes] = field(default_factory=set)
     task: asyncio.Task[None] | None = None
 
     async def pause(self, pause_s: float) -> None:
@@ -296,6 +301,7 @@ class WaitHub:
     async def _follow(self, name: tuple[str, str | None], watch: WatchedQueue) -> None:
         """Poll and resolve waiters while there are any. A failure is raised in all of them."""
         try:
+            watch.channels = {watch.engine.keys.channel}
             await self._listener.listen(watch.engine.keys.channel)
             while watch.waiters:
                 await watch.pause(await self._poll(watch))
@@ -307,13 +313,18 @@ class WaitHub:
             if self._watches.get(name) is watch and not watch.waiters:
                 del self._watches[name]
                 if not any(queue == name[0] for queue, _ in self._watches):
-                    await self._listener.forget(watch.engine.keys.channel)
+                    for channel in watch.channels:
+                        await self._listener.forget(channel)
 
     async def _poll(self, watch: WatchedQueue) -> float:
         """Poll the queue and resolve the waits whose threshold it meets. Return the seconds until the next poll."""
         watch.notified.clear()
         watch.asked.clear()
         backlog, due_s = await watch.poller.poll(watch.engine, watch.driver, watch.groups)
+        for channel in watch.engine.channels - watch.channels:  # of shards that are known only now
+            await self._listener.listen(channel)
+            watch.channels.add(channel)
+            watch.notified.set()
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
         await self._end(watch)
         for waiter in [each for each in watch.waiters if each.publication is None]:
@@ -346,7 +357,7 @@ class WaitHub:
 
     def _notify(self, channel: bytes) -> None:
         for watch in self._watches.values():
-            if watch.engine.keys.channel == channel:
+            if channel in watch.channels:
                 watch.notified.set()
 
 

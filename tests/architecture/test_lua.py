@@ -8,8 +8,8 @@ import pytest
 from rmq_core.exchange import loading
 
 FOLDER = Path(loading.__file__).parents[1]
-SCRIPTS = sorted(path for path in FOLDER.rglob("*.lua") if path.parent.name not in {"include", "grouped"})
-INCLUDES = sorted([*FOLDER.glob("*/include/*.lua"), *FOLDER.glob("leased/grouped/*.lua")])
+SCRIPTS = sorted(path for path in FOLDER.rglob("*.lua") if path.parent.name not in {"include", "grouped", "sharded"})
+INCLUDES = sorted([*FOLDER.glob("*/include/*.lua"), *FOLDER.glob("leased/*ed/*.lua")])
 # TIME and PUBLISH take no key.
 KEYLESS = {"TIME", "PUBLISH"}
 CALL = re.compile(r"""redis\.p?call\(\s*(['"])(\w+)\1\s*(?:,\s*([^,)]*))?""")

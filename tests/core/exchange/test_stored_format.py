@@ -30,7 +30,7 @@ MAIN_KEYS = {
 PAYLOADS: dict[str, Any] = {"rotation": "7", "streams": {"n": 1}, "jobs": {"n": 1}}
 
 
-def migrate(world: World, discipline: str, mark: str = "3 0.9.0") -> None:
+def migrate(world: World, discipline: str, mark: str = "9 0.9.0") -> None:
     """Do to the keys of the queue what a migration to a later format does."""
     for key in MAIN_KEYS[discipline]:
         if world.client.exists(key):
@@ -52,11 +52,11 @@ def test_an_older_client_reports_both_formats_and_writes_nothing(world: World, d
     migrate(world, discipline)
     before = snapshot(world)
     for operation in (lambda: queue.publish(payload), queue.claim, lambda: world.open(discipline).publish(payload)):
-        with pytest.raises(FormatMismatch, match=r"format 3, .* format [12]: install RMQ 0\.9\.0 or later") as raised:
+        with pytest.raises(FormatMismatch, match=r"format 9, .* format [123]: install RMQ 0\.9\.0 or later") as raised:
             operation()
         assert (raised.value.kept, raised.value.understood, raised.value.needs) == (
-            3,
-            2 if discipline == "leased" else 1,
+            9,
+            3 if discipline == "leased" else 1,
             "0.9.0",
         )
         assert isinstance(raised.value.__cause__, WrongKeyType)
@@ -92,7 +92,7 @@ def test_a_value_of_another_program_is_reported_as_a_wrong_type(world: World, ma
 
 
 def test_a_format_without_a_version_names_the_format(world: World) -> None:
-    migrate(world, "leased", "3")
+    migrate(world, "leased", "9")
     with pytest.raises(FormatMismatch, match="the version of RMQ that migrated it"):
         world.queue().publish("x")
 
@@ -110,14 +110,14 @@ def test_a_message_queue_reports_the_format(redis_client: Any) -> None:
     queue.publish("x")
     redis_client.rename("rmq:{q}:ready", "rmq:{q}:ready-2")
     redis_client.set("rmq:{q}:ready", "rmq format 3")
-    redis_client.set("rmq:{q}:format", "3 0.9.0")
+    redis_client.set("rmq:{q}:format", "9 0.9.0")
     with pytest.raises(FormatMismatch):
         queue.publish("y")
 
 
 async def test_a_waiter_of_a_hub_gets_the_format_mismatch(redis_client: Any, server_url: str) -> None:
     redis_client.set("rmq:{q}:ready", "rmq format 3")
-    redis_client.set("rmq:{q}:format", "3 0.9.0")
+    redis_client.set("rmq:{q}:format", "9 0.9.0")
     async with WaitHub(server_url, LeasedConfig()) as hub, asyncio.timeout(30):
         with pytest.raises(FormatMismatch):
             await hub.wait("q")

@@ -197,8 +197,8 @@ def test_a_permanent_error_is_raised_at_once_as_an_error_of_rmq(rig: Rig, reply:
 
 
 def test_a_key_of_another_type_raises_format_mismatch_when_the_queue_has_another_format(rig: Rig) -> None:
-    with pytest.raises(FormatMismatch, match="format 3") as raised:
-        rig.ask(CALL, redis_errors.ResponseError("WRONGTYPE x"), b"3 0.9.0")
+    with pytest.raises(FormatMismatch, match="format 9") as raised:
+        rig.ask(CALL, redis_errors.ResponseError("WRONGTYPE x"), b"9 0.9.0")
     assert rig.wire.commands == [("GET", b"rmq:{q}:format")]
     assert pickle.loads(pickle.dumps(raised.value)).needs == "0.9.0"
 

@@ -396,7 +396,7 @@ def test_a_large_claim_that_is_filled_in_chunks_gets_nothing_that_expires_meanwh
     queue.publish_many(["short"] * 5_000, group="a", expires=60)
     queue.publish_many(["long"] * 5_000, group="b")
     driver, seen = driver_of(queue), 0
-    perform = driver._perform
+    perform = driver.perform
 
     def between(want: Any, patience: Any) -> Any:
         nonlocal seen
@@ -406,7 +406,7 @@ def test_a_large_claim_that_is_filled_in_chunks_gets_nothing_that_expires_meanwh
                 let_expire(world)
         return perform(want, patience)
 
-    driver._perform = between
+    driver.perform = between
     lease = queue.claim(max_messages=9_000)
     assert seen
     found = payloads(queue.messages(lease))

@@ -111,7 +111,7 @@ def publications(world: World) -> list[bytes]:
 def stopped_after(queue: Any, requests: int, call: Callable[[], Any]) -> bool:
     """Call, and let the client die after so many requests; return whether it did."""
     driver, left = driver_of(queue), requests
-    perform = driver._perform
+    perform = driver.perform
 
     def mortal(want: Any, patience: Any) -> Any:
         nonlocal left
@@ -120,7 +120,7 @@ def stopped_after(queue: Any, requests: int, call: Callable[[], Any]) -> bool:
         left -= 1
         return perform(want, patience)
 
-    driver._perform = mortal
+    driver.perform = mortal
     try:
         call()
     except Death:
@@ -128,7 +128,7 @@ def stopped_after(queue: Any, requests: int, call: Callable[[], Any]) -> bool:
     else:
         return False
     finally:
-        del driver._perform
+        del driver.perform
 
 
 class Death(BaseException):

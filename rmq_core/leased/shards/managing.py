@@ -1,0 +1,163 @@
+"""What operators do with a queue in shards: one shard after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from rmq_core.envelope.matching import Match
+from rmq_core.envelope.payloads import key_digest, one_line
+from rmq_core.errors import ConfigurationError, LeaseLost, LeaseOwnedByOther
+from rmq_core.exchange import Exchange
+from rmq_core.kernel.keys import check_name
+from rmq_core.kernel.settling import Reclaimed, expired
+from rmq_core.leased import managing
+from rmq_core.leased.claiming import owner_of, reenter
+from rmq_core.leased.settling import NOW
+from rmq_core.leased.shards import settling
+from rmq_core.leased.shards.claiming import taken_parts
+from rmq_core.leased.shards.publishing import home_of
+from rmq_core.leased.shards.reclaiming import is_home, reclaim_home, seized
+from rmq_core.leased.shards.state import FIRST, sharded
+from rmq_core.leased.state import LeasedEngine
+from rmq_core.reports import ReasonGroup, SearchPage, SettleReport
+
+Operation = Callable[..., Exchange[Any]]
+
+
+def summed(operation: Operation) -> Operation:
+    """Return an operation that does this in every shard and returns the sum."""
+
+    def run(engine: LeasedEngine, /, *args: Any, **kwargs: Any) -> Exchange[int]:
+        shards, total = sharded(engine), 0
+        for name, one in shards.engines.items():
+            total += yield from shards.at(name, operation(one, *args, **kwargs))
+        return total
+
+    return run
+
+
+def redrive(engine: LeasedEngine, max_messages: int | None = None, **kwargs: Any) -> Exchange[int]:
+    """Move the oldest dead letters of each shard back to ready."""
+    shards, total = sharded(engine), 0
+    for name, one in shards.engines.items():
+        left = None if max_messages is None else max_messages - total
+        if left is None or left > 0:
+            total += yield from shards.at(name, managing.redrive(one, left, **kwargs))
+    return total
+
+
+def found_first(operation: Operation) -> Operation:
+    """Return an operation that asks one shard after the other, until one says something other than no."""
+
+    def run(engine: LeasedEngine, /, *args: Any, **kwargs: Any) -> Exchange[Any]:
+        shards, result = sharded(engine), None
+        for name, one in shards.engines.items():
+            result = yield from shards.at(name, operation(one, *args, **kwargs))
+            if result:
+                break
+        return result
+
+    return run
+
+
+def everywhere(operation: Operation) -> Operation:
+    """Return an operation that does this in every shard."""
+
+    def run(engine: LeasedEngine, /, *args: Any, **kwargs: Any) -> Exchange[None]:
+        shards = sharded(engine)
+        for name, one in shards.engines.items():
+            yield from shards.at(name, operation(one, *args, **kwargs))
+
+    return run
+
+
+def by_key(operation: Operation) -> Operation:
+    """Return an operation that asks the shards to which a deduplication key leads, and led before."""
+
+    def run(engine: LeasedEngine, /, dedup_key: str | bytes) -> Exchange[Any]:
+        shards, result, digest = sharded(engine), None, key_digest(dedup_key)
+        maps = (shards.map.names, *(names for _, names in shards.map.former))
+        for name in dict.fromkeys(home_of(digest, names) for names in maps):
+            if name in shards.engines:
+                result = (yield from shards.at(name, operation(shards.engines[name], dedup_key))) or result
+        return result
+
+    return run
+
+
+def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
+    """Release a lease by its id alone, with all of its parts, as `leased.managing.release_lease` does."""
+    shards, name = sharded(engine), sharded(engine).of_lease(check_name("lease_id", lease_id))
+    if name != FIRST:
+        return (yield from shards.at(name, managing.release_lease(shards.engines[name], lease_id, if_owner=if_owner)))
+    required = "0" if if_owner is None else "1"
+    home = yield from seized(engine, lease_id, required, owner_of("if_owner", if_owner))
+    if isinstance(home, str):
+        raise LeaseOwnedByOther(lease_id, f"it is owned by {home!r}, not by {if_owner!r}")
+    if home is None:
+        return (yield from expired(Reclaimed(), lease_id, if_owner, engine.keys.done(lease_id)))
+    return (yield from settling.give_back(engine, shards, (yield from taken_parts(shards, home)), "release", NOW, None))
+
+
+def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
+    """Release the leases of claims whose reply never arrived."""
+    shards = sharded(engine)
+    for name, one in shards.engines.items():
+        if name != FIRST:
+            yield from shards.at(name, managing.release_unanswered(one))
+    for lease_id in [each for each in engine.unanswered if is_home(each)]:
+        home = yield from reenter(engine, lease_id)
+        if home is not None:
+            with suppress(LeaseLost):
+                lease = yield from taken_parts(shards, home)
+                yield from settling.give_back(engine, shards, lease, "release", NOW, None)
+        engine.unanswered.pop(lease_id, None)
+    yield from managing.release_unanswered(engine)
+
+
+def search(engine: LeasedEngine, target: str, where: Match, *, after: str | None = None) -> Exchange[SearchPage]:
+    """Look through one page of the messages of a shard; the shards are searched one after the other."""
+    shards = sharded(engine)
+    names = list(shards.engines)
+    name, _, at = (after or f"{FIRST}/").partition("/")
+    if name not in names:
+        raise ConfigurationError(f"after must be what the last step returned, not {after!r}")
+    page = yield from shards.at(name, managing.search(shards.engines[name], target, where, after=at or None))
+    if page.after is not None:
+        return page._replace(after=f"{name}/{page.after}")
+    rest = names[names.index(name) + 1 :]
+    return page._replace(after=f"{rest[0]}/" if rest else None)
+
+
+def dead_reasons(engine: LeasedEngine, **kwargs: Any) -> Exchange[list[ReasonGroup]]:
+    """Group all dead letters by the reasons of their failures, the largest group first."""
+    shards, found = sharded(engine), dict[str, ReasonGroup]()
+    for name, one in shards.engines.items():
+        for each in (yield from shards.at(name, managing.dead_reasons(one, **kwargs))):
+            known = found.get(each.reason)
+            found[each.reason] = each if known is None else replace(known, count=known.count + each.count)
+    return sorted(found.values(), key=lambda each: -each.count)
+
+
+def expire_lease(
+    engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None, reason: str | None = None
+) -> Exchange[SettleReport]:
+    """End a lease as if its deadline had passed, with all of its parts."""
+    shards, name = sharded(engine), sharded(engine).of_lease(check_name("lease_id", lease_id))
+    if name != FIRST:
+        one = managing.expire_lease(shards.engines[name], lease_id, if_owner=if_owner, reason=reason)
+        return (yield from shards.at(name, one))
+    required = "0" if if_owner is None else "1"
+    done = yield from reclaim_home(engine, lease_id, required, owner_of("if_owner", if_owner), one_line(reason or ""))
+    return (yield from expired(done, lease_id, if_owner, engine.keys.done(lease_id)))
+
+
+def refused(engine: LeasedEngine, /, *_: Any, **__: Any) -> Exchange[None]:
+    """Refuse what is not possible over several shards."""
+    yield from ()
+    raise ConfigurationError(
+        f"this is not possible in queue {engine.name!r}, because it is stored in shards: use a queue without shards"
+    )

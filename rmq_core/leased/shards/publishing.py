@@ -1,0 +1,158 @@
+"""Stores messages in shards: those with a deduplication key where the key leads to, others in each shard in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+from rmq_core.errors import ScriptFailed
+from rmq_core.exchange import Command, Exchange, Pipeline, Sleep
+from rmq_core.exchange.scripts import script
+from rmq_core.kernel.settings import fresh
+from rmq_core.leased import publishing
+from rmq_core.leased.publishing import Chunk
+from rmq_core.leased.shards.state import FIRST, Sharded, checked, sharded
+from rmq_core.leased.state import LeasedEngine
+
+_ATTEMPTS = 20
+_MARGIN_MS = 600_000
+"""How far the clocks of this machine and of the server may differ."""
+
+
+def stored(engine: LeasedEngine, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
+    """Store a chunk; return the reply, as that of one shard, and the confirmation of its writes.
+
+    Raises QueueFull, and what a shard raises.
+    """
+    for attempt in range(_ATTEMPTS):
+        shards = sharded(engine)
+        if chunk.digests:
+            return (yield from _by_key(engine, shards, chunk))
+        reply, confirmed = yield from _anywhere(shards, chunk)
+        if not reply.startswith(b"moved"):
+            return reply, confirmed
+        yield Sleep(0.01 * attempt)
+        yield from learn(engine)
+    raise ScriptFailed(
+        f"shards of queue {engine.name!r} know another map than its settings have, as after a fail-over that lost it:"
+        f" store it again, queue.admin.configure(shards={len(shards.map.names)})"
+    )
+
+
+def _anywhere(shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
+    for name in shards.turn():
+        ((reply, confirmed),) = yield from _stored_in(shards, {name: chunk})
+        if not reply.startswith(b"full"):
+            break
+    if not reply.startswith(b"full"):
+        return reply, confirmed
+    return (yield from shards.at(name, publishing.insist(shards.storing(name), chunk, reply)))
+
+
+def _by_key(engine: LeasedEngine, shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
+    """Store messages where their keys lead to."""
+    known = yield from _known_before(shards, chunk)
+    verdicts, dropped, stamp, confirmed = [b"0"] * len(chunk.ids), 0, b"", None
+    todo: dict[str, list[int]] = {}
+    for place, digest in enumerate(chunk.digests):
+        if place not in known:
+            todo.setdefault(home_of(digest, shards.map.names), []).append(place)
+    parts = {name: _only(chunk, places) for name, places in todo.items()}
+    for name, got in zip(parts, (yield from _stored_in(shards, parts)), strict=True):
+        reply, confirmed = got
+        if reply.startswith(b"moved"):
+            yield from learn(engine)
+            reply, confirmed = yield from stored(engine, parts[name])
+        elif not reply.startswith(b"accepted"):
+            insisting = publishing.insist(shards.storing(name), parts[name], reply)
+            reply, confirmed = yield from shards.at(name, insisting)
+        publishing.check(engine, "published", confirmed)
+        head, at_sign, now = reply.partition(b" @")
+        stamp = at_sign + now or stamp
+        words = head.split()
+        dropped += int(words[1])
+        for place, verdict in zip(todo[name], words[2], strict=True):
+            verdicts[place] = b"%c" % verdict
+    return b"accepted %d %b%b" % (dropped, b"".join(verdicts), stamp), confirmed
+
+
+def _known_before(shards: Sharded, chunk: Chunk) -> Exchange[set[int]]:
+    """Return the places of the messages whose keys were published under an earlier map, in another shard."""
+    now_ms, known = time.time() * 1000, set[int]()
+    for until, names in shards.map.former:
+        asked: dict[str, list[int]] = {}
+        for place, digest in enumerate(chunk.digests):
+            before = home_of(digest, names)
+            if until + _MARGIN_MS > now_ms and before in shards.engines and before != home_of(digest, shards.map.names):
+                asked.setdefault(before, []).append(place)
+
+        def look(name: str, other: LeasedEngine, asked: dict[str, list[int]] = asked) -> Exchange[list[Any]]:
+            keys = [other.keys.dedup(chunk.digests[place]) for place in asked[name]]
+            taken: list[Any] = yield Pipeline(tuple(Command(("EXISTS", key)) for key in keys))
+            return taken
+
+        for name, taken in (yield from shards.across(asked, look)).items():
+            if isinstance(taken, Exception):
+                raise taken
+            for place, is_taken in zip(asked[name], taken, strict=True):
+                if isinstance(is_taken, Exception):
+                    raise is_taken
+                if is_taken:
+                    known.add(place)
+    return known
+
+
+def home_of(digest: bytes, names: Sequence[str]) -> str:
+    """Return the shard of a deduplication key."""
+    return names[crc32(digest) % len(names)]
+
+
+def _only(chunk: Chunk, places: Sequence[int]) -> Chunk:
+    if len(places) == len(chunk.ids):
+        return chunk
+    bodies: Sequence[bytes] = list(chunk.bodies)
+    return chunk._replace(
+        ids=[chunk.ids[place] for place in places], bodies=[bodies[place] for place in places],
+        digests=[chunk.digests[place] for place in places],
+    )  # fmt: skip
+
+
+def _stored_in(shards: Sharded, parts: Mapping[str, Chunk]) -> Exchange[list[tuple[bytes, Any]]]:
+    """Make one attempt to store a chunk in each of these shards; wake consumers that wait for messages of any shard."""
+    found = yield from shards.across(parts, lambda name, _: _attempt(shards.storing(name), parts[name]))
+    for name, got in found.items():
+        if isinstance(got, Exception):
+            continue
+        reply, _, waits = got
+        if waits is not None and name != FIRST and reply.startswith(b"accepted"):
+            yield from knock(shards, name)
+    return [(reply, confirmed) for reply, confirmed, _ in checked(found).values()]
+
+
+def _attempt(engine: LeasedEngine, chunk: Chunk) -> Exchange[tuple[bytes, Any, Any]]:
+    """Return the reply, the confirmation, and whether consumers wait for messages of any shard."""
+    call, asking = publishing.call_of(engine, chunk), Command(("ZSCORE", engine.keys.waiters, "@"))
+    if call.then:
+        reply, confirmed = yield call
+        return reply, confirmed, (yield asking)
+    reply, waits = yield Pipeline((call, asking))
+    for each in (reply, waits):
+        if isinstance(each, Exception):
+            raise each
+    return reply, None, waits
+
+
+def knock(shards: Sharded, name: str) -> Exchange[None]:
+    """Tell one of the consumers that wait at the first shard that this shard has messages."""
+    yield script("leased/knock", shards.base.keys, shard=name)
+
+
+def learn(engine: LeasedEngine) -> Exchange[None]:
+    """Read the map again, because a shard knows a newer one; finish the change if it has not ended."""
+    from rmq_core.leased.shards.resharding import finish  # its module imports this one
+
+    engine.look_at = 0.0
+    yield from fresh(engine)
+    yield from finish(engine)

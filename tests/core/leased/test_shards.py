@@ -1,0 +1,396 @@
+"""Queues in several shards: callers see one queue, whatever changes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import LeasedConfig, LeasedQueue, Match, NewMessage, Overflow
+from rmq_core.asyncio import WaitHub
+from rmq_core.errors import ConfigurationError, LeaseLost, QueueFull
+from rmq_core.leased.aio import read_all
+from rmq_core.leased.queue import backlogs
+from rmq_core.leased.shards.resharding import _slot, spread
+from rmq_core.leased.state import LeasedEngine
+from tests.core.worlds import World
+
+LARGE = 4001
+"""So many messages are claimed in parts."""
+
+
+def in_shards(world: World, count: int = 3, **config: Any) -> Any:
+    queue = world.queue(config=LeasedConfig(**config))
+    queue.admin.configure(shards=count)
+    return queue
+
+
+def stale(world: World, **config: Any) -> Any:
+    """Return a queue object that has read the settings, and does not read them again by itself."""
+    queue = world.queue(config=LeasedConfig(**config))
+    queue.stats()
+    engine_of(queue).look_at = inf
+    return queue
+
+
+def engine_of(queue: Any) -> LeasedEngine:
+    return getattr(queue, "inner", queue)._engine  # type: ignore[no-any-return]
+
+
+def drained(queue: Any, most: int = 100) -> list[str]:
+    """Claim and ack until there is nothing; return the payloads."""
+    found: list[str] = []
+    while lease := queue.claim(max_messages=most):
+        found += [message.payload for message in queue.messages(lease)]
+        queue.ack(lease)
+    return found
+
+
+def keys_of(world: World, pattern: str) -> list[bytes]:
+    return sorted(world.client.keys(pattern))
+
+
+@pytest.mark.everywhere
+def test_callers_see_one_queue(world: World) -> None:
+    queue, other = in_shards(world), world.queue()
+    texts = [f"m{number}" for number in range(30)]
+    for text in texts[:10]:
+        assert queue.publish(text).accepted
+    assert other.publish_many(texts[10:]).accepted == 20
+    assert len(keys_of(world, "*:ready*")) == 4  # three shards, and the mark in the place of the list
+    assert other.stats().ready == other.backlog().ready == 30
+    assert sorted(message.payload for message in other.admin.peek(30)) == sorted(texts)
+    pages = [other.admin.browse("ready", offset, 7) for offset in range(0, 30, 7)]
+    assert sorted(message.payload for page in pages for message in page.messages) == sorted(texts)
+    assert {page.total for page in pages} == {30}
+    cancelled = pages[0].messages[0]
+    assert other.admin.cancel(cancelled.id)
+    assert not other.admin.cancel(cancelled.id)
+    assert sorted([*drained(queue, 4), cancelled.payload]) == sorted(texts)
+    assert queue.stats() == other.stats()
+    assert not queue.stats().leases
+
+
+def test_a_named_lease_gets_messages_of_all_shards(world: World) -> None:
+    queue, other = in_shards(world), world.queue()
+    queue.publish_many(NewMessage(str(number)) for number in range(3000))
+    for number in range(30):
+        queue.publish(str(3000 + number))
+    lease = queue.claim(max_messages=3030, lease_id="run", owner="first")
+    assert lease.count == 3030
+    assert len(lease.parts) == 3
+    assert other.stats().leased == 3030
+    assert [each.count for each in other.admin.leases()] == [3030]
+    assert other.lease_info("run").owner == "first"
+    messages = list(queue.messages(lease))
+    assert sorted(int(message.payload) for message in messages) == list(range(3030))
+    assert [message.index for message in messages] == list(range(3030))
+    assert [message.payload for message in queue.read(lease, 1500, 2500)] == [
+        message.payload for message in messages[1500:2500]
+    ]
+    again = other.claim(max_messages=1, lease_id="run", owner="second")
+    assert (again.count, again.takeovers) == (3030, 1)
+    assert {message.deliveries for message in other.messages(again)} == {2}
+    with pytest.raises(LeaseLost):
+        queue.ack(lease)
+    report = other.ack(again, messages[:10] and [again.messages[place] for place in (0, 1500, 3029)])
+    assert report.settled == 3
+    assert other.ack(again).settled == 3027
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_lease_whose_part_is_lost_acks_nothing(world: World) -> None:
+    """As after a fail-over of one node that lost its last writes."""
+    queue = in_shards(world)
+    for number in range(30):
+        queue.publish(str(number))
+    lease = queue.claim(max_messages=30, lease_id="run")
+    name, part = lease.parts[-1]
+    prefix = f"rmq:shard:{{q~{name}}}:" if name != "0" else "rmq:{q}:"
+    world.client.delete(f"{prefix}lease:{part.id}")
+    with pytest.raises(LeaseLost):
+        queue.ack(lease)
+    queue.admin.expire_lease("run")
+    assert len(drained(queue)) == 30 - part.count
+
+
+@pytest.mark.parametrize("how", ["expire", "takeovers"])
+def test_what_kills_its_holders_becomes_a_dead_letter(world: World, how: str) -> None:
+    queue = in_shards(world, max_deliveries=3)
+    for number in range(3):
+        queue.publish(str(number))
+    for _ in range(40):
+        lease = queue.claim(max_messages=3, lease_id="run")
+        if lease is None:
+            break
+        if how == "expire":
+            queue.admin.expire_lease("run")
+    assert queue.stats().dead == 3
+    assert queue.admin.redrive() == 3
+    assert len(drained(queue)) == 3
+
+
+def test_parts_live_as_long_as_their_home(world: World) -> None:
+    """Heartbeats extend the home only; whoever meets a part whose deadline has passed asks the home."""
+    queue, other = in_shards(world, lease=0.4), world.queue(config=LeasedConfig(lease=0.4))
+    for number in range(30):
+        queue.publish(str(number))
+    with queue.process(max_messages=30, lease_id="run") as batch:
+        assert len(batch) == 30
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            assert other.claim() is None
+            time.sleep(0.05)
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_an_expired_lease_gives_back_all_parts(world: World) -> None:
+    queue, other = in_shards(world), world.queue()
+    for number in range(30):
+        queue.publish(str(number))
+    queue.claim(max_messages=30, lease_id="run", lease=0.1)
+    time.sleep(0.15)
+    found: list[Any] = []
+    while lease := other.claim(max_messages=10):
+        found += lease.messages
+        other.ack(lease)
+    assert len(found) == 30
+    assert {message.deliveries for message in found} == {2}
+
+
+def test_waiting_consumers_are_woken_by_any_shard(world: World) -> None:
+    queue = in_shards(world)
+    waiting = [world.in_background(world.queue().claim, wait=20) for _ in range(4)]
+    deadline = time.monotonic() + 10
+    while world.client.zcard("rmq:{q}:waiters") < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for number in range(4):
+        queue.publish(str(number))
+    assert sorted(each.result(4).messages[0].payload for each in waiting) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("how", ["nack", "delayed", "expiry"])
+def test_waiting_consumers_get_what_comes_back(world: World, how: str) -> None:
+    queue, other = in_shards(world), world.queue()
+    for _ in range(3):
+        queue.publish("x")
+    leases = [queue.claim(lease=1.0 if how == "expiry" else 60) for _ in range(3)]
+    waiting = [world.in_background(world.queue().claim, wait=20) for _ in range(3)]
+    time.sleep(0.3)
+    for lease in leases:
+        if how == "nack":
+            other.nack(lease)
+        elif how == "delayed":
+            other.nack(lease, delay=0.5)
+    assert [each.result(4).count for each in waiting] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("counts", [(2, 4, 8, 3), (3, 1, 5)])
+def test_keys_are_remembered_however_often_the_shards_change(world: World, counts: tuple[int, ...]) -> None:
+    """By clients that know the map, and by ones that have known an older one since then."""
+    plain = stale(world)
+    known = {"plain": plain}
+    for number in range(20):
+        assert plain.publish(str(number), dedup_key=f"k{number}").accepted
+    total = 20
+    for count in counts:
+        world.queue().admin.configure(shards=count)
+        known[str(count)] = stale(world)
+        for name, queue in known.items():
+            for number in range(0, total, 7):
+                assert not queue.publish("again", dedup_key=f"k{number}").accepted, (name, count, number)
+            assert queue.publish(str(total), dedup_key=f"k{total}").accepted
+            total += 1
+        report = world.queue().publish_many(
+            [str(each) for each in range(total + 10)], dedup_key=lambda text: f"k{text}"
+        )
+        assert (report.accepted, report.duplicates) == (10, total)
+        total += 10
+        assert not world.queue().admin.remembered("unknown")
+        assert world.queue().admin.remembered("k0")
+    assert Counter(drained(world.queue())) == Counter(str(number) for number in range(total))
+
+
+@pytest.mark.parametrize("steps", range(9))
+def test_a_change_of_the_shards_may_stop_anywhere(world: World, steps: int) -> None:
+    """The client that changes them dies after so many requests; all others go on, and finish the change."""
+    in_shards(world, 2)
+    before, consumer = stale(world), stale(world)
+    for number in range(10):
+        before.publish(str(number), dedup_key=str(number))
+    lease = consumer.claim(max_messages=3)
+    dying = world.queue()
+    dying.stats()
+    _stop_after(dying, steps)
+    with suppress(_Stopped):
+        dying.admin.configure(shards=5)
+    for number in range(10, 20):
+        before.publish(str(number), dedup_key=str(number))
+    fresh = world.queue()
+    for number in range(20):
+        assert not fresh.publish("again", dedup_key=str(number)).accepted
+    fresh.publish("last")
+    consumer.nack(lease)
+    world.queue().admin.configure(shards=5)
+    assert Counter(drained(world.queue())) == Counter([*(str(number) for number in range(20)), "last"])
+
+
+class _Stopped(Exception):
+    pass
+
+
+def _stop_after(queue: Any, steps: int) -> None:
+    """Let the client die after so many requests."""
+    driver = getattr(queue, "inner", queue)._driver
+    perform, left = driver.perform, [steps]
+
+    def counted(*args: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            driver.perform = perform
+            raise _Stopped
+        return perform(*args)
+
+    driver.perform = counted
+
+
+def test_fewer_shards_run_empty_and_go(world: World) -> None:
+    queue = in_shards(world, 5)
+    for number in range(50):
+        queue.publish(str(number))
+    lease = queue.claim(max_messages=3)
+    queue.admin.configure(shards=2)
+    old = engine_of(queue).config.shards
+    assert len(old.draining) == 3
+    for number in range(50, 60):
+        queue.publish(str(number))
+    for name in old.draining:
+        assert world.client.llen(f"rmq:shard:{{q~{name}}}:ready") <= 10
+    queue.release(lease)
+    assert sorted(map(int, drained(queue))) == list(range(60))
+
+
+def test_producers_and_consumers_go_on_while_the_shards_change(world: World) -> None:
+    """Growth and shrinking under load, by clients of both kinds: nothing is lost, nothing comes twice."""
+    world.queue().publish("first")
+    stop, sent, got, lock = threading.Event(), [0], Counter[str](), threading.Lock()
+
+    def produce(number: int) -> None:
+        queue, at = world.queue(), 0
+        while not stop.is_set():
+            queue.publish(f"{number}-{at}", dedup_key=f"{number}-{at}")
+            assert not queue.publish(f"{number}-{at}", dedup_key=f"{number}-{at}").accepted
+            at += 1
+        with lock:
+            sent[0] += at
+
+    def consume() -> None:
+        queue = world.queue()
+        while True:
+            lease = queue.claim(max_messages=5, wait=0.3)
+            if lease is None:
+                if stop.is_set():
+                    return
+                continue
+            with lock:
+                got.update(message.payload for message in lease.messages)
+            queue.ack(lease)
+
+    workers = [world.in_background(produce, number) for number in range(3)]
+    workers += [world.in_background(consume) for _ in range(3)]
+    for count in (2, 4, 8, 3):
+        time.sleep(0.3)
+        world.queue().admin.configure(shards=count)
+    time.sleep(0.3)
+    stop.set()
+    for worker in workers:
+        worker.result(60)
+    got.update(drained(world.queue()))
+    assert got.total() == sent[0] + 1
+    assert set(got.values()) == {1}
+
+
+def test_a_bound_is_divided(world: World) -> None:
+    queue = in_shards(world, 3, max_ready=6, overflow=Overflow.RAISE)
+    assert [queue.publish(str(number)).accepted for number in range(6)] == [True] * 6
+    with pytest.raises(QueueFull):
+        queue.publish("more")
+    with pytest.raises(QueueFull) as refused:
+        queue.publish_many(["a", "b", "c"])
+    assert refused.value.report.accepted == 0
+    queue.ack(queue.claim())
+    assert queue.publish("more").accepted
+
+
+def test_a_lease_from_before_stays_whole(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(["a", "b", "c"])
+    lease, single = queue.claim(max_messages=2, lease_id="run"), queue.claim()
+    world.queue().admin.configure(shards=3)
+    follower = world.queue()
+    again = follower.claim(lease_id="run", max_messages=5)
+    assert [message.payload for message in again.messages] == ["a", "b"]
+    with pytest.raises(LeaseLost):
+        queue.ack(lease)
+    assert follower.ack(again).settled == 2
+    assert queue.ack(single).settled == 1
+    assert follower.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"groups": "fair"}, "groups"), ({"journal": "7d"}, "journal"),
+        ({"overflow": "drop_oldest", "max_ready": 5}, "overflow"),
+        ({"shards": 0}, "shards"), ({"shards": 65}, "shards"), ({"shards": None}, "shards"),
+    ],
+)  # fmt: skip
+def test_what_shards_cannot_do_is_refused(world: World, settings: dict[str, Any], word: str) -> None:
+    queue = in_shards(world)
+    with pytest.raises(ConfigurationError, match=word):
+        queue.admin.configure(**settings)
+    assert queue.publish("x").accepted
+    with pytest.raises(ConfigurationError, match="shards"):
+        queue.stage(["a"])
+    assert len(queue.admin.search("ready", Match(text="x")).messages) <= 1
+
+
+def test_names_divide_the_slots_evenly() -> None:
+    for queue in ("orders", "q", "a long name", "ÄÖ"):
+        present: tuple[str, ...] = ("0",)
+        for count in (2, 3, 6, 12, 24, 6, 3, 1, 4):
+            names = spread(queue, count, present)
+            assert len(set(names)) == count
+            assert names[0] == "0"
+            if count >= len(present):
+                assert set(present) <= set(names), "shards stay when a queue grows"
+            else:
+                assert set(names) <= set(present), "no shard is added when a queue shrinks"
+            present = names
+        slots = sorted(_slot(queue, name) for name in spread(queue, 6, ("0",)))
+        nodes = Counter(slot * 3 // 16384 for slot in slots)
+        assert max(nodes.values()) <= 3
+
+
+async def test_watchers_see_all_shards(redis_client: redis.Redis, server_url: str) -> None:
+    with LeasedQueue(server_url, "q") as queue:
+        queue.admin.configure(shards=3)
+        async with WaitHub(server_url) as hub:
+            waiting = asyncio.create_task(hub.wait("q", min_messages=9, timeout=20))
+            await asyncio.sleep(0.5)
+            for number in range(9):
+                await asyncio.to_thread(queue.publish, str(number))
+            assert (await asyncio.wait_for(waiting, 4)).ready == 9
+        assert backlogs(server_url, ["q"])["q"].ready == 9
+        lease = queue.claim(max_messages=9, lease_id="run", lease=0.1)
+        assert lease.count == 9
+        await asyncio.sleep(0.15)
+        assert (await read_all(server_url, {"q": LeasedConfig()}))["q"].stats.ready == 9
