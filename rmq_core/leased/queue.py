@@ -28,8 +28,8 @@ from rmq_core.leased import (
 )
 from rmq_core.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
 from rmq_core.leased.state import LeasedEngine
-from rmq_core.policy import chosen_groups
 from rmq_core.messages import Lease
+from rmq_core.policy import chosen_groups
 from rmq_core.protocol import open_async_queue, open_queue
 from rmq_core.queue import LargeLeaseFacade
 from rmq_core.reports import Backlog

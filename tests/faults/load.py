@@ -43,6 +43,27 @@ class Grouped(Subject):
         assert [group.leases for group in self.queue.admin.groups()] == []
 
 
+class Sharded(Subject):
+    """A leased queue in six shards; each of its moves is one of another shard, and each changes their number."""
+
+    COUNTS = (4, 8, 3, 6)
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage, "leased")
+        self.queue.admin.configure(shards=6, max_deliveries=None)
+        self.changes = 0
+
+    def change(self) -> None:
+        """Change the number of shards."""
+        self.queue.admin.configure(shards=self.COUNTS[self.changes % len(self.COUNTS)])
+        self.changes += 1
+
+    @property
+    def tag(self) -> str:
+        """The hash tag of the last shard."""
+        return f"{{{self.name}~{self.queue.config.shards.names[-1]}}}"
+
+
 def end(loads: Sequence[Load]) -> None:
     """Stop the producers, and let consumers work until nothing is left."""
     for load in loads:

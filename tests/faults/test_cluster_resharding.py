@@ -15,7 +15,7 @@ from rmq_core.protocol import DISCIPLINES
 from tests.core.conformance.stages import STAGES, Place, Stage
 from tests.core.conformance.subject import Subject
 from tests.faults import tally
-from tests.faults.load import Grouped, Load, end
+from tests.faults.load import Grouped, Load, Sharded, end
 from tests.faults.patience import PATIENCE_S, eventually
 from tests.servers import CLUSTERS, Cluster, Server
 
@@ -56,8 +56,8 @@ def silent(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Stage]:
 
 @pytest.fixture
 def subjects(stage: Stage) -> Iterator[list[Subject]]:
-    """A queue of each discipline, and one with groups."""
-    made = [*(Subject(stage, discipline) for discipline in DISCIPLINES), Grouped(stage)]
+    """A queue of each discipline, one with groups, and one in shards."""
+    made = [*(Subject(stage, discipline) for discipline in DISCIPLINES), Grouped(stage), Sharded(stage)]
     yield made
     for subject in made:
         subject.close()
@@ -82,7 +82,7 @@ def quietly(fault: Callable[[Server], None], cluster: Cluster) -> Callable[[Serv
 
 def move(cluster: Cluster, subject: Subject) -> None:
     """Move the queue to the node after its present one."""
-    tag = f"{{{subject.name}}}"
+    tag = subject.tag if isinstance(subject, Sharded) else f"{{{subject.name}}}"
     place = cluster.nodes.index(cluster.owner(tag))
     moved = cluster.move_slot(tag, cluster.nodes[(place + 1) % len(cluster.nodes)], PAUSE_S)
     assert moved, "there was nothing to move"
@@ -100,6 +100,9 @@ def test_resharding_under_load_loses_and_duplicates_nothing(
             load.grows(published=10, acked=10)
             move(cluster, load.subject)
             load.grows(published=10, acked=10)
+            if isinstance(load.subject, Sharded):
+                load.subject.change()
+                load.grows(published=10, acked=10)
     end(loads)
     for load, (worker, lease) in zip(loads, held, strict=True):
         assert worker.ack(lease).settled == 20, load.subject.discipline
@@ -117,7 +120,7 @@ def test_resharding_under_load_loses_and_duplicates_nothing(
 def test_the_replica_of_a_node_under_load_goes_on_with_its_queues(
     cluster: Cluster, silent: Stage, fault: Callable[[Server], None], *, full_faults: bool
 ) -> None:
-    subjects = [Subject(silent, discipline) for discipline in DISCIPLINES]
+    subjects = [*(Subject(silent, discipline) for discipline in DISCIPLINES), Sharded(silent)]
     held, loads = [subject.held(*range(-20, 0)) for subject in subjects], [Load(subject) for subject in subjects]
     for subject in subjects if full_faults else subjects[:1]:
         for load in loads:
