@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from rmq_core.envelope.codec import nonce, process
-from rmq_core.errors import FormatMismatch, RedisMessageQueueError, WrongKeyType
+from rmq_core.errors import ConfigurationError, FormatMismatch, RedisMessageQueueError, WrongKeyType
 from rmq_core.exchange import Call, Command, Exchange, Wait, text_of
 from rmq_core.exchange.loading import Parameter, Script, load
 
@@ -211,6 +211,12 @@ def explained(prefix: bytes, error: WrongKeyType, layouts: Sequence[str]) -> Exc
         return error
     if FORMATS.get(kept) in layouts:
         return error
+    if kept in FORMATS:
+        known = ConfigurationError(
+            f"the queue is stored in format {kept}, which this class cannot use: use LeasedQueue"
+        )
+        known.__cause__ = error
+        return known
     mismatch = FormatMismatch(kept, max(each for each, layout in FORMATS.items() if layout in layouts), needs)
     mismatch.__cause__ = error
     return mismatch

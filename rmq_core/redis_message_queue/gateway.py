@@ -167,6 +167,7 @@ class Channels:
         channel = self._made.get(name)
         if channel is None:
             engine = LeasedEngine(LeasedKeys(name), self.config.leased())
+            engine.keys.layouts = ("", "grouped")  # type: ignore[misc, assignment]  # it claims from one place
             engine.look_at = inf  # its arguments are its interface: it follows no settings stored with the queue
             made = Channel(engine, self._driver(engine), self.config, self._io_mode)
             channel = self._made.setdefault(name, made)
@@ -176,7 +177,9 @@ class Channels:
         from rmq_core.exchange import public  # loads redis-py
 
         make: Any = public.async_driver if self._io_mode.asynchronous else public.sync_driver
-        return public.shared(make, self._client, engine.prefix, engine.retry_budget_s)
+        driver = public.shared(make, self._client, engine.prefix, engine.retry_budget_s)
+        driver.layouts = engine.layouts
+        return driver
 
     def patience(
         self,

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from math import inf
 from typing import Any
 
@@ -20,6 +20,7 @@ from rmq_core.leased.aio import read_all
 from rmq_core.leased.queue import backlogs
 from rmq_core.leased.shards.resharding import _slot, spread
 from rmq_core.leased.state import LeasedEngine
+from rmq_core.redis_message_queue import RedisMessageQueue
 from tests.core.worlds import World
 
 LARGE = 4001
@@ -394,3 +395,15 @@ async def test_watchers_see_all_shards(redis_client: redis.Redis, server_url: st
         assert lease.count == 9
         await asyncio.sleep(0.15)
         assert (await read_all(server_url, {"q": LeasedConfig()}))["q"].stats.ready == 9
+
+
+def test_a_redis_message_queue_refuses_shards(world: World) -> None:
+    in_shards(world, 3)
+    for call in ("publish", "claim"):
+        queue = RedisMessageQueue("q", client=redis.Redis.from_url(world.url))
+        with (
+            pytest.raises(ConfigurationError, match="use LeasedQueue"),
+            queue.process_message() if call == "claim" else nullcontext(),
+        ):
+            queue.publish("x")
+    assert world.queue().stats().ready == 0
