@@ -43,6 +43,7 @@ from rmq_core.exchange.scripts import RESENDS, Slots, explained, laid_out
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
+_WITHOUT_A_PLAN = (At, Across, Sleep, Command)
 
 
 class Canceller:
@@ -130,20 +131,8 @@ class AsyncDriver:
 
     async def perform(self, want: Want, patience: Patience) -> Any:
         """Return the reply to a request."""
-        if isinstance(want, At):
-            return await self._shard(want.prefix).perform(want.want, patience)
-        if isinstance(want, Across):
-            patience = resending.aside() if want.hurry else patience
-            return await asyncio.gather(*(self._shard(part.prefix).answer(part.want, patience) for part in want.parts))
-        if isinstance(want, Sleep):
-            await self._nap(patience, want.seconds)
-            if patience.over:
-                raise Interrupted
-            return None
-        if isinstance(want, Command):
-            if want.aside and is_cluster(self.client):
-                return await self._aside(want)
-            return await self._persist(self._plain, want, want, patience)
+        if isinstance(want, _WITHOUT_A_PLAN):
+            return await self._otherwise(want, patience)
         planned, beside = plan(want, self._slots), self.beside
         if beside is not None and (monotonic() >= beside.look_at or planned.block_ms):
             planned = planned._replace(beside=beside)
@@ -154,6 +143,22 @@ class AsyncDriver:
         finally:
             planned.release(self._slots)
         return answer(want, planned, replies)
+
+    async def _otherwise(self, want: Any, patience: Patience) -> Any:
+        """Return the reply to a request that is not sent as a plan."""
+        if isinstance(want, At):
+            return await self._shard(want.prefix).perform(want.want, patience)
+        if isinstance(want, Across):
+            patience = resending.aside() if want.hurry else patience
+            return await asyncio.gather(*(self._shard(part.prefix).answer(part.want, patience) for part in want.parts))
+        if isinstance(want, Sleep):
+            await self._nap(patience, want.seconds)
+            if patience.over:
+                raise Interrupted
+            return None
+        if want.aside and is_cluster(self.client):
+            return await self._aside(want)
+        return await self._persist(self._plain, want, want, patience)
 
     def _shard(self, prefix: bytes) -> AsyncDriver:
         """Return the driver of a shard of this queue."""

@@ -59,6 +59,7 @@ from rmq_core.exchange.scripts import RESENDS, Slots, explained, laid_out
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
 _GRACE_S = 5.0
+_WITHOUT_A_PLAN = (At, Across, Sleep, Command)
 
 
 class _Part:
@@ -138,19 +139,8 @@ class SyncDriver:
 
     def perform(self, want: Want, patience: Patience) -> Any:
         """Return the reply to a request."""
-        if isinstance(want, At):
-            return self._shard(want.prefix).perform(want.want, patience)
-        if isinstance(want, Across):
-            return self._across(want, resending.aside() if want.hurry else patience)
-        if isinstance(want, Sleep):
-            self._nap(patience, want.seconds)
-            if patience.over:
-                raise Interrupted
-            return None
-        if isinstance(want, Command):
-            if want.aside and is_cluster(self.client):
-                return self._aside(want)
-            return self._persist(self._plain, want, want, patience)
+        if isinstance(want, _WITHOUT_A_PLAN):
+            return self._otherwise(want, patience)
         planned, beside = plan(want, self._slots), self.beside
         if beside is not None and (monotonic() >= beside.look_at or planned.block_ms):
             planned = planned._replace(beside=beside)
@@ -161,6 +151,21 @@ class SyncDriver:
         finally:
             planned.release(self._slots)
         return answer(want, planned, replies)
+
+    def _otherwise(self, want: Any, patience: Patience) -> Any:
+        """Return the reply to a request that is not sent as a plan."""
+        if isinstance(want, At):
+            return self._shard(want.prefix).perform(want.want, patience)
+        if isinstance(want, Across):
+            return self._across(want, resending.aside() if want.hurry else patience)
+        if isinstance(want, Sleep):
+            self._nap(patience, want.seconds)
+            if patience.over:
+                raise Interrupted
+            return None
+        if want.aside and is_cluster(self.client):
+            return self._aside(want)
+        return self._persist(self._plain, want, want, patience)
 
     def _shard(self, prefix: bytes) -> SyncDriver:
         """Return the driver of a shard of this queue."""
