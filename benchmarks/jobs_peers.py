@@ -42,7 +42,9 @@ CHASQUI = Rival(
 OTHERS = (
     Rival("rq", "rq", _needing("rq", "rq", "hiredis"), "rq", best=1, sync=True),
     Rival("dramatiq", "dramatiq", _DRAMATIQ, "dramatiq", best=16, sync=True, bulk=False),
-    Rival("celery", "celery", _needing("celery", "celery", "redis", "hiredis"), "celery", best=16, sync=True, bulk=False),
+    Rival(
+        "celery", "celery", _needing("celery", "celery", "redis", "hiredis"), "celery", best=16, sync=True, bulk=False
+    ),
     Rival("huey", "huey", _needing("huey", "huey", "redis[hiredis]"), "huey", best=16, sync=True, bulk=False),
     Rival("arq", "arq", _needing("arq", "arq", "hiredis"), "arq", best=64, bulk=False),
     Rival("saq", "saq", _needing("saq", "saq[redis,hiredis]", "typing-extensions"), "saq", best=64, bulk=False),

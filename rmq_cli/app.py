@@ -88,7 +88,7 @@ def add_all(group: typer.Typer, *functions: Callable[..., None]) -> None:
 
 
 add_all(app, publish.publish, consume.consume, running.run, inspecting.stats, inspecting.peek, inspecting.leases)
-add_all(app, inspecting.groups, inspecting.publication, inspecting.publications)
+add_all(app, inspecting.groups, inspecting.publication, inspecting.publications, inspecting.shards)
 for verb in offered():
     operating.add_to(app, verb)
 add_all(app, search.search, transfers.export, transfers.import_, operating.reap, doctor.doctor, inspecting.top)

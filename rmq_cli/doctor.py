@@ -25,7 +25,9 @@ from rmq_cli.doctor_checks import (
     examine_formats,
     examine_pause,
     examine_settings,
+    examine_shards,
     gather,
+    in_shards,
     needed,
 )
 from rmq_cli.opening import At, Registered, Server, argument, connected
@@ -96,12 +98,13 @@ def doctor(queue: _Name = None, *, at: At) -> None:
 
     The exit code is 1 when something must be changed. It queries Airflow and Dagster if they are installed and
     configured here, and warns of settings of theirs that stop queues. For a named queue, it reports whether the queue
-    is paused, which programs pass other settings than those stored with it, and which leases have a holder that has
-    ended.
+    is paused, which programs pass other settings than those stored with it, whether all of its shards answer and know
+    how many there are, and which leases have a holder that has ended.
     """
     with connected(at.url) as server:
         known = at.discipline or _discipline_of(server, queue)
-        findings = examine(server.ask(gather(needed(known, queue))))
+        spread = queue is not None and in_shards(server, queue, known)
+        findings = examine(server.ask(gather(needed(known, queue, in_shards=spread))))
         findings += [*_formats(server, queue, known), *examine_orchestrators()]
         if queue is not None:
             findings += _of_queue(server, queue, known)
@@ -138,6 +141,9 @@ def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
     with server.queue(queue, discipline) as opened:
         try:
             found = list(examine_settings(opened)) if can(opened, "settings") else []
+            found += (shards := list(examine_shards(opened)))
+            if any(each.level == Level.FAIL for each in shards):
+                return found  # what follows asks all shards
             if can(opened, "leases"):
                 found += [examine_pause(opened), *examine_leases(queue, opened.admin.leases(_LISTED))]
             return found

@@ -23,7 +23,8 @@ from rmq_core.protocol import DEFAULT, DISCIPLINES
 _CALL = re.compile(r"""redis\.p?call\(\s*['"]([A-Z]+)['"](?:\s*,\s*['"]([A-Z]+)['"])?""")
 _CONTAINERS = frozenset({"MEMORY", "OBJECT", "XGROUP", "XINFO"})
 _EVERYWHERE = ("EVAL", "EVALSHA", "PING", "SADD", "SMEMBERS", "SREM")
-_READ = " and ".join(map(str, FORMATS))
+*_FIRST, _LAST = map(str, FORMATS)
+_READ = f"{', '.join(_FIRST)} and {_LAST}"
 _SPECIAL = re.compile(r"([*?\[\]\\])")
 _EXAMPLES = {
     name: arguments
@@ -78,7 +79,7 @@ class Requirements(NamedTuple):
     """The permissions that a user needs for a queue, or, if `queue` is None, for all queues.
 
     commands: in capitals (`XGROUP|CREATE` for a subcommand). keys: for each ACL rule of keys, a key that it allows; the
-    first one is a key of the queue's own. channels: the ACL rule for its channels.
+    first one is a key of the queue's own. channels: the ACL rules for its channels.
     """
 
     queue: str | None
@@ -103,8 +104,11 @@ class Requirements(NamedTuple):
         return " ".join([*(f"+{name.lower()}" for name in self.commands), *(rule for rule, _ in self.keys), *channels])
 
 
-def needed(discipline: str, queue: str | None) -> Requirements:
-    """Return the permissions that a user needs for a queue, or for all queues."""
+def needed(discipline: str, queue: str | None, *, in_shards: bool = False) -> Requirements:
+    """Return the permissions that a user needs for a queue, or for all queues.
+
+    in_shards: the queue is stored in shards, or is to be.
+    """
     record = DISCIPLINES[discipline]
     found = {*_EVERYWHERE, *record.commands}
     for script in names(f"{discipline}/", *record.scripts):
@@ -117,7 +121,12 @@ def needed(discipline: str, queue: str | None) -> Requirements:
     if record.bare and queue is not None:
         keys.append((f"~{pattern(queue)}", queue))
     keys += [(f"~{registry}", registry), (f"~{registry}:*", queues_of(discipline).decode())]
-    return Requirements(queue, tuple(sorted(found)), tuple(keys), f"&{own}")
+    channels = f"&{own}"
+    if in_shards and queue is not None:
+        shards = f"rmq:shard:{{{pattern(queue)}~*}}:*"
+        keys.append((f"~{shards}", f"rmq:shard:{{{queue}~1}}:doctor"))
+        channels += f" &{shards}"
+    return Requirements(queue, tuple(sorted(found)), tuple(keys), channels)
 
 
 def pattern(name: str) -> str:
@@ -482,6 +491,40 @@ def _stored(server: Server, name: str, discipline: str) -> tuple[str, str]:
 
 def _read(key: bytes) -> Any:
     return (yield Command(("GET", key)))
+
+
+def in_shards(server: Server, name: str, discipline: str) -> bool:
+    """Return whether a queue is stored in shards, as far as the user may know."""
+    try:
+        return FORMATS.get(int(_stored(server, name, discipline)[0])) == "sharded"
+    except (RedisMessageQueueError, ValueError):  # another finding reports it
+        return False
+
+
+def examine_shards(queue: Any) -> Iterator[Finding]:
+    """Yield what is wrong with the shards of a queue that has some, else an OK."""
+    found = queue.admin.shards() if can(queue, "shards") else []
+    if not found:
+        return
+    known, what, count = queue.config.shards, "shards", 0
+    again = f"rmq configure {queue.name} shards={len(known.names)}"
+    for each in found:
+        if each.error:
+            told = f"shard {each.name} (slot {each.slot}) does not answer: {each.error}"
+            yield Finding(Level.FAIL, what, told, "see the node of the cluster that has this slot: CLUSTER SLOTS")
+        elif each.epoch != known.epoch:
+            told = f"shard {each.name} knows change {each.epoch} of the shards, and the settings {known.epoch}"
+            yield Finding(Level.FAIL, what, told, f"publishers are refused there: {again}")
+        else:
+            count += 1
+    draining = [each.name for each in found if each.draining]
+    if not known.settled:
+        yield Finding(Level.WARN, what, "a change of the shards has not ended", f"publishers complete it, or {again}")
+    elif draining:
+        told = f"{', '.join(draining)} only have their messages claimed"
+        yield Finding(Level.OK, what, told, f"once they are empty and keys are forgotten, {again} removes them")
+    elif count == len(found):
+        yield Finding(Level.OK, what, f"{count} of {count} answer and know the map")
 
 
 _ADVICE = "claims get nothing until `rmq resume QUEUE` (in Python, `queue.admin.resume()`)"

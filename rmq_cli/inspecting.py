@@ -1,4 +1,4 @@
-"""Commands that change nothing: stats, peek, leases, groups, publications, queues list, why, top."""
+"""Commands that change nothing: stats, peek, leases, groups, publications, shards, queues list, why, top."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.observe.history import Step, Timeline
 from rmq_core.protocol import WorkQueue
-from rmq_core.reports import Publication, QueueStats
+from rmq_core.reports import Publication, QueueStats, ShardStats
 
 _LEASES, _SLICE = 1000, 100
 
@@ -216,6 +216,40 @@ def groups(queue: Queue, *, count: Count = 20, at: At) -> None:
             emit(records.group_record(queue, group))
         return
     show(records.GROUPS, map(records.group_row, found), f"no messages of {queue} wait in groups")
+
+
+_SKEWED, _MANY = 2, 1000
+
+
+def shards(queue: Queue, *, at: At) -> None:
+    """Show in which shards a queue is stored, what each of them holds, and which do not answer.
+
+    A draining shard gets no more messages; it goes when it is empty and the queue is configured again. The exit code is
+    1 if a shard does not answer.
+    """
+    with at.queue(queue) as opened:
+        if not can(opened, "shards"):
+            raise lacking_verb(opened.discipline, "shards")
+        found: list[ShardStats] = opened.admin.shards()
+    if at.as_json:
+        for each in found:
+            emit(records.shard_record(queue, each))
+    else:
+        show(records.SHARDS, map(records.shard_row, found), f"{queue} is not stored in shards")
+        if text := _skew_of(found):
+            note(text)
+    if any(each.error for each in found):
+        raise typer.Exit(Exit.FAILED)
+
+
+def _skew_of(shards: Sequence[ShardStats]) -> str:
+    """Return how much fuller than the others one of the shards is; empty where the difference does not matter."""
+    ready = {each.name: each.stats.ready for each in shards if each.stats and not each.draining}
+    mean = sum(ready.values()) / max(1, len(ready))
+    name = max(ready, key=lambda each: ready[each], default="")
+    if not name or ready[name] < max(_MANY, _SKEWED * mean):
+        return ""
+    return f"shard {name} has {ready[name] / mean:.1f} times as many ready messages as the mean of the shards"
 
 
 _Publication = Annotated[str, argument(help="The name that publishers gave.", metavar="NAME")]

@@ -12,7 +12,7 @@ from rmq_core.admin.verbs import can
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, message_of, plain_fields
 from rmq_core.errors import MalformedMessage, UnknownPayloadKind
 from rmq_core.kernel.base import tools_of
-from rmq_core.reports import GroupStats, LeaseInfo, Publication, PublishReport, QueueStats, ReasonGroup
+from rmq_core.reports import GroupStats, LeaseInfo, Publication, PublishReport, QueueStats, ReasonGroup, ShardStats
 
 _READ = 10_000
 
@@ -74,6 +74,7 @@ LEASES = (
 )  # fmt: skip
 HOLDERS = ("owner", "messages", "first message")
 PUBLICATIONS = ("publication", "messages", "waiting", "leased", "acked", "dead", "removed", "publishers", "ended (UTC)")
+SHARDS = ("shard", "slot", "ready", "oldest", "delayed", "leased", "dead", "state")
 GROUPS = ("group", "priority", "waiting", "leases", "can be claimed", "isolated")
 
 
@@ -148,6 +149,21 @@ def lease_row(lease: LeaseInfo, first: Message | None = None) -> tuple[object, .
     why = f"failed together {lease.isolation.failures} times" if lease.isolation else None
     held = (lease.count, lease.settled, lease.takeovers)
     return (lease.id, lease.owner or None, lease.state, *held, since, ends, why, named(first))
+
+
+def shard_record(queue: str, shard: ShardStats) -> dict[str, Any]:
+    """Return a shard as JSON, with the numbers of what it holds if it answered."""
+    about = {"queue": queue, **shard._asdict()}
+    return about | {"stats": shard.stats and shard.stats._asdict()}
+
+
+def shard_row(shard: ShardStats) -> tuple[object, ...]:
+    """Return a shard as a table row."""
+    state = f"away: {shard.error}" if shard.error else "draining" if shard.draining else ""
+    if shard.stats is None:
+        return (shard.name, shard.slot, *[None] * 5, state)
+    ready, delayed, leased, _, dead, oldest, *_ = shard.stats
+    return (shard.name, shard.slot, ready, ago(oldest), delayed, leased, dead, state)
 
 
 def group_record(queue: str, group: GroupStats) -> dict[str, Any]:

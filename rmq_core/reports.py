@@ -223,6 +223,22 @@ class GroupStats(NamedTuple):
     until: datetime | None
 
 
+class ShardStats(NamedTuple):
+    """A shard of a queue, and what it holds.
+
+    name: "0" for the one that has the keys of the queue itself. slot: in a Redis Cluster. draining: it gets no more
+    messages, and goes when it is empty. epoch: the number of the last change of the shards that it knows of, 0 for
+    none. stats: None if it did not answer. error: why it did not, else None.
+    """
+
+    name: str
+    slot: int
+    draining: bool
+    epoch: int
+    stats: QueueStats | None
+    error: str | None = None
+
+
 class Publication(NamedTuple):
     """The messages that were published under one name. messages: how many there are of them in all.
 

@@ -13,6 +13,7 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.exchange.scripts import answered, script
 from rmq_core.kernel.keys import UNHELD, LeasedKeys, check_name
+from rmq_core.kernel.settings import fresh
 from rmq_core.kernel.settling import settled_record
 from rmq_core.leased.claiming import chosen_by, isolation_of, reclaim_all, ungrouped
 from rmq_core.leased.publishing import COMMIT
@@ -20,7 +21,7 @@ from rmq_core.leased.reading import Part, any_part, any_parts, held_parts
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import IsolatedGroup, Lease
 from rmq_core.policy import age_s, chosen_groups, moment, whole
-from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
+from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord, ShardStats
 
 _LISTED = 1000
 _STATES = {b"f": "filling", b"h": "held", b"p": "held", b"q": "held"}
@@ -131,6 +132,20 @@ def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
     """Return what the queue holds. Of more than 1,000 leases, only the 1,000 that expire first count as leased."""
     counted = yield count_call(engine)
     return stats_of(counted, (yield held_call(engine, counted)) if counted[7] else 0)
+
+
+def shards(engine: LeasedEngine) -> Exchange[list[ShardStats]]:
+    """Return the shards of the queue and what each holds, also those that do not answer; [] for a queue without shards.
+
+    A shard is given two attempts, so this does not wait long for one that is away.
+    """
+    engine.look_at = 0.0
+    yield from fresh(engine)
+    if engine.shards is None:
+        return []
+    from rmq_core.leased.shards.inspecting import shard_stats  # its module imports this one
+
+    return (yield from shard_stats(engine.shards))
 
 
 def count_call(engine: LeasedEngine) -> Call:

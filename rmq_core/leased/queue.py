@@ -103,6 +103,7 @@ class LeasedAdmin(Recorded, Configured, Admin[LeasedEngine, W]):
     leases = Method(inspecting.leases)
     groups = Method(grouping.groups)
     publications = Method(grouping.publications)
+    shards = Method(inspecting.shards)
     peek = Method(inspecting.peek)
     dead_letters = Method(inspecting.dead_letters)
     browse = Method(inspecting.browse)

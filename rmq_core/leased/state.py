@@ -53,6 +53,10 @@ class LeasedEngine(KeyedEngine, Following, Observer):
             raise ConfigurationError(
                 "groups are stored with the queue, for all of its clients: queue.admin.configure(groups=...)"
             )
+        if self.config.shards is not None:
+            raise ConfigurationError(
+                "shards are stored with the queue, for all of its clients: queue.admin.configure(shards=...)"
+            )
         self.tally = Tally() if self.config.history else None
         self.sinks = () if on_event is None else (emitting(self.keys.name, on_event),)
         self.own_lease_ms = self.config.lease_ms

@@ -106,7 +106,7 @@ def test_the_doctor_reports_the_connected_versions_and_the_formats_of_all_queues
     with LeasedQueue(server_url, "orders") as queue:
         queue.publish("x")
         ran = rmq("doctor", "--json")
-    assert about(ran, "format") == {"level": "ok", "what": "format", "found": "formats 1 and 2 (1)", "advice": ""}
+    assert about(ran, "format") == {"level": "ok", "what": "format", "found": "formats 1, 2 and 3 (1)", "advice": ""}
     clients = about(ran, "clients")
     reports = b"lib-name=" in redis_client.execute_command("CLIENT", "LIST")  # from Redis 7.2 on
     assert clients["found"].startswith(f"RMQ {__version__} (") == reports
@@ -116,18 +116,18 @@ def test_the_doctor_reports_the_connected_versions_and_the_formats_of_all_queues
 def test_a_queue_in_a_later_format_fails_the_check(rmq: Rmq, redis_client: redis.Redis, server_url: str) -> None:
     with LeasedQueue(server_url, "orders") as queue:
         queue.publish("x")
-    redis_client.set("rmq:{orders}:format", "3 0.9.0")
+    redis_client.set("rmq:{orders}:format", "4 0.9.0")
     ran = rmq("doctor", "--json")
     finding = about(ran, "format")
-    assert (ran.code, finding["level"], finding["found"]) == (1, "fail", "orders is stored in format 3")
-    assert finding["advice"] == "this version reads formats 1 and 2: install RMQ 0.9.0 or later"
+    assert (ran.code, finding["level"], finding["found"]) == (1, "fail", "orders is stored in format 4")
+    assert finding["advice"] == "this version reads formats 1, 2 and 3: install RMQ 0.9.0 or later"
     assert about(rmq("doctor", "orders", "--json"), "format") == finding
 
 
 def test_a_named_queue_of_a_later_format_is_reported_and_not_opened(rmq: Rmq, redis_client: redis.Redis) -> None:
     redis_client.sadd("rmq:queues", "orders")
-    redis_client.set("rmq:{orders}:ready", "rmq format 3")
-    redis_client.set("rmq:{orders}:format", "3 0.9.0")
+    redis_client.set("rmq:{orders}:ready", "rmq format 4")
+    redis_client.set("rmq:{orders}:format", "4 0.9.0")
     ran = rmq("doctor", "orders", "--json")
     assert (ran.code, ran.err, about(ran, "format")["level"]) == (1, "", "fail")
     assert "RMQ 0.9.0 or later" in about(ran, "format")["advice"]
@@ -150,3 +150,51 @@ def test_a_program_whose_settings_are_not_those_of_the_queue_is_named(
     persistent.rpush("rmq:{q}:settings2", "x")
     persistent.rename("rmq:{q}:settings2", "rmq:{q}:settings")
     assert "another type" in str(rmq("doctor", "q", "--json").records[0]["findings"])
+
+
+def test_the_shards_of_a_queue_are_checked(rmq: Rmq, persistent: redis.Redis, server_url: str) -> None:
+    with LeasedQueue(server_url, "q") as queue:
+        queue.publish("x")
+        assert all(each["what"] != "shards" for each in rmq("doctor", "q", "--json").records[0]["findings"])
+        queue.admin.configure(shards=3)
+        found = about(rmq("doctor", "q", "--json"), "shards")
+        assert (found["level"], found["found"]) == ("ok", "3 of 3 answer and know the map")
+        names = [each.name for each in queue.admin.shards()]
+        persistent.set(f"rmq:shard:{{q~{names[1]}}}:epoch", 7)
+        ran = rmq("doctor", "q", "--json")
+        told = f"shard {names[1]} knows change 7 of the shards, and the settings 1"
+        assert (ran.code, about(ran, "shards")["found"]) == (1, told)
+        assert about(ran, "shards")["advice"] == "publishers are refused there: rmq configure q shards=3"
+        persistent.set(f"rmq:shard:{{q~{names[1]}}}:epoch", 1)
+        persistent.set(f"rmq:shard:{{q~{names[2]}}}:leases", "x")
+        ran = rmq("doctor", "q", "--json")
+        assert ran.code == 1
+        assert about(ran, "shards")["found"].startswith(f"shard {names[2]} (slot ")
+        persistent.delete(f"rmq:shard:{{q~{names[2]}}}:leases")
+        queue.publish_many(map(str, range(9)))
+        rmq("configure", "q", "shards=2")
+        assert "only have their messages claimed" in about(rmq("doctor", "q", "--json"), "shards")["found"]
+        settings = persistent.get("rmq:{q}:settings") or b""
+        persistent.set("rmq:{q}:settings", settings.replace(b" live ", b" changing "))
+        found = about(rmq("doctor", "q", "--json"), "shards")
+        assert (found["level"], found["found"]) == ("warn", "a change of the shards has not ended")
+
+
+def test_the_keys_of_shards_are_advised_for_a_queue_that_has_some(
+    rmq: Rmq, persistent: redis.Redis, user: redis.Redis, server_url: str, server: Any
+) -> None:
+    rules = needed("leased", "q").rules.split()
+    for rule in rules:
+        with suppress(redis.ResponseError):
+            user.execute_command("ACL", "SETUSER", "cli", rule)
+    with LeasedQueue(persistent, "q") as queue:
+        queue.admin.configure(shards=2)
+    ran = rmq("doctor", "q", "--json")
+    found = about(ran, "permissions")
+    if server.name == "6.2":
+        assert found["level"] == "unknown"
+        return
+    assert (ran.code, found["found"]) == (1, "user ? may not use the keys ~rmq:shard:{q~*}:*")
+    assert needed("leased", "q", in_shards=True).rules.split() == [
+        *rules[:-1], "~rmq:shard:{q~*}:*", rules[-1], "&rmq:shard:{q~*}:*"
+    ]  # fmt: skip

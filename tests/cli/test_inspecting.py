@@ -213,3 +213,28 @@ def test_an_empty_queue_is_forgotten_and_one_that_holds_anything_is_not(rmq: Rmq
     assert "queue 'orders' holds 1 ready" in refused.err
     assert rmq("queues", "list", "--json").records == [{"queue": "orders", "discipline": "leased"}]
     assert rmq("queues", "forget", "typo").code == 2  # it is not registered
+
+
+def test_the_shards_of_a_queue_are_listed_with_what_each_holds(rmq: Rmq, redis_client: redis.Redis) -> None:
+    rmq("publish", "q", "x")
+    assert rmq("shards", "q").out == "q is not stored in shards\n"
+    assert rmq("configure", "q", "shards=3").code == 0
+    with open_queue(redis_client, "q", "leased") as queue:
+        queue.publish_many([str(number) for number in range(3000)])
+    found = rmq("shards", "q", "--json").records
+    assert sum(each["stats"]["ready"] for each in found) == 3001
+    for each in found[1:]:
+        redis_client.delete(f"rmq:shard:{{q~{each['name']}}}:ready")
+    ran = rmq("shards", "q")
+    assert ran.code == 0
+    assert "shard 0 has 3.0 times as many ready messages as the mean of the shards" in ran.err
+    found = rmq("shards", "q", "--json").records
+    assert [set(each) for each in found] == [{"queue", "name", "slot", "draining", "epoch", "stats", "error"}] * 3
+    lost = found[1]["name"]
+    redis_client.set(f"rmq:shard:{{q~{lost}}}:leases", "x")
+    ran = rmq("shards", "q")
+    assert ran.code == 1
+    assert "away" in ran.out
+    with open_queue(redis_client, "jobs", "jobs") as queue:
+        queue.publish({"n": 1})
+    assert "leased" in rmq("shards", "jobs").err

@@ -124,6 +124,21 @@ def test_what_only_leased_queues_do_works_with_exactly_the_documented_permission
     assert denied(world.client) == []
 
 
+def test_a_queue_in_shards_works_with_exactly_the_documented_permissions(world: World, tenant: str) -> None:
+    grant(world.client, "leased", "orders", in_shards=True)
+    queue = world.queue("orders", settings=tenant)
+    queue.admin.configure(shards=3)
+    queue.publish_many(map(str, range(9)))
+    queue.publish("keyed", dedup_key="key")
+    queue.ack(queue.claim(lease_id="job", max_messages=9))
+    queue.nack(queue.claim(), delay=0.001)
+    queue.ack(queue.claim(wait=5))
+    assert queue.claim(wait=0.01) is None
+    assert [each.error for each in queue.admin.shards()] == [None] * 3
+    queue.admin.configure(shards=2)
+    assert denied(world.client) == []
+
+
 def test_publications_are_counted_with_exactly_the_documented_permissions(world: World, tenant: str) -> None:
     grant(world.client, "leased", "orders")
     queue = world.queue("orders", settings=tenant)

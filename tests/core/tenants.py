@@ -11,11 +11,11 @@ OPTIONAL = {"client|setinfo", "info", "config|get", "config", "client|list", "cl
 """What redis-py and `rmq doctor` try and can do without."""
 
 
-def grant(client: redis.Redis, discipline: str, *queues: str) -> None:
+def grant(client: redis.Redis, discipline: str, *queues: str, in_shards: bool = False) -> None:
     """Make the user, with the permissions for these queues alone."""
     client.execute_command("ACL", "SETUSER", USER, "reset", "resetchannels", "on", f">{PASSWORD}")
     for queue in queues:
-        for rule in needed(discipline, queue).rules.split():
+        for rule in needed(discipline, queue, in_shards=in_shards).rules.split():
             try:
                 client.execute_command("ACL", "SETUSER", USER, rule)
             except redis.ResponseError as error:

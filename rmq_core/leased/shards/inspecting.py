@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from rmq_core.envelope.codec import Message, arrow_columns, message_of
-from rmq_core.exchange import Exchange
+from rmq_core.exchange import Command, Exchange
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.settings import fresh
 from rmq_core.leased import inspecting
@@ -17,11 +17,11 @@ from rmq_core.leased.claiming import ungrouped
 from rmq_core.leased.reading import Part, any_parts, held_parts
 from rmq_core.leased.shards.claiming import looked, polled
 from rmq_core.leased.shards.reclaiming import DECIDED
-from rmq_core.leased.shards.state import FIRST, PART, part_id, sharded
+from rmq_core.leased.shards.state import FIRST, PART, Sharded, part_id, sharded, slot_of
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease
 from rmq_core.policy import whole
-from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats
+from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, ShardStats
 
 R = TypeVar("R")
 
@@ -111,6 +111,23 @@ def poll(engine: LeasedEngine, notify_ms: int, groups: str | None = None) -> Exc
     seen = yield from polled(sharded(engine), notify_ms)
     due = [at for _, at in seen.values() if at is not None]
     return _together(each for each, _ in seen.values()), min(due, default=None)
+
+
+def shard_stats(shards: Sharded) -> Exchange[list[ShardStats]]:
+    """Return what each shard holds, or why it does not answer."""
+    found = yield from shards.across(shards.engines, lambda _, one: _shard_stats(one), hurry=True)
+    listed = []
+    for name in shards.engines:
+        got, of = found[name], (name, slot_of(shards.base.name, name), name in shards.map.draining)
+        listed.append(
+            ShardStats(*of, 0, None, str(got)) if isinstance(got, Exception) else ShardStats(*of, got[0], got[1])
+        )
+    return listed
+
+
+def _shard_stats(engine: LeasedEngine) -> Exchange[tuple[int, QueueStats]]:
+    epoch = yield Command(("GET", engine.keys.epoch))
+    return int(epoch or 0), (yield from inspecting.stats(engine))
 
 
 def _together(backlogs: Iterable[Backlog]) -> Backlog:

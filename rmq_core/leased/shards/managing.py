@@ -49,14 +49,14 @@ def redrive(engine: LeasedEngine, max_messages: int | None = None, **kwargs: Any
     return total
 
 
-def found_first(operation: Operation) -> Operation:
-    """Return an operation that asks one shard after the other, until one says something other than no."""
+def found_first(operation: Operation, found: Callable[[Any], bool] = bool) -> Operation:
+    """Return an operation that asks one shard after the other, until one has found something."""
 
     def run(engine: LeasedEngine, /, *args: Any, **kwargs: Any) -> Exchange[Any]:
         shards, result = sharded(engine), None
         for name, one in shards.engines.items():
             result = yield from shards.at(name, operation(one, *args, **kwargs))
-            if result:
+            if found(result):
                 break
         return result
 

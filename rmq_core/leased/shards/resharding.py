@@ -8,7 +8,6 @@ so nothing waits for a client that died.
 from __future__ import annotations
 
 import json
-from binascii import crc_hqx
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -19,11 +18,11 @@ from rmq_core.exchange.scripts import format_key, script
 from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.inspecting import count_call, server_time
-from rmq_core.leased.shards.state import FIRST, Sharded, checked
+from rmq_core.leased.shards.state import FIRST, SLOTS, Sharded, checked, slot_of
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import Shards, of_text
 
-_SLOTS, _FORMAT, _TRIES = 16384, 3, 2000
+_FORMAT, _TRIES = 3, 2000
 
 
 def reshard(engine: LeasedEngine, before: dict[str, Any], after: dict[str, Any]) -> Exchange[None]:
@@ -119,15 +118,15 @@ def spread(queue: str, count: int, present: Sequence[str], others: Iterable[str]
 
     Shards that get messages now stay, as far as there are not to be fewer; the first one always does.
     """
-    start, kept = _slot(queue, FIRST), [name for name in present if name != FIRST]
-    places = [(start + round(step * _SLOTS / count)) % _SLOTS for step in range(1, count)]
+    start, kept = slot_of(queue, FIRST), [name for name in present if name != FIRST]
+    places = [(start + round(step * SLOTS / count)) % SLOTS for step in range(1, count)]
     names = []
     for place in places:
         near = [
-            name for name in kept if count < len(present) or _apart(_slot(queue, name), place) <= _SLOTS / count / 2
+            name for name in kept if count < len(present) or _apart(slot_of(queue, name), place) <= SLOTS / count / 2
         ]
         if near:
-            best = min(near, key=lambda name: _apart(_slot(queue, name), place))
+            best = min(near, key=lambda name: _apart(slot_of(queue, name), place))
             kept.remove(best)
             names.append(best)
         else:
@@ -139,16 +138,10 @@ def spread(queue: str, count: int, present: Sequence[str], others: Iterable[str]
     for at, place in enumerate(places):
         if not names[at]:
             free = (str(number) for number in range(1, _TRIES) if str(number) not in taken)
-            names[at] = min(free, key=lambda name: _apart(_slot(queue, name), place))
+            names[at] = min(free, key=lambda name: _apart(slot_of(queue, name), place))
             taken.add(names[at])
     return (FIRST, *names)
 
 
 def _apart(one: int, other: int) -> int:
-    return min((one - other) % _SLOTS, (other - one) % _SLOTS)
-
-
-def _slot(queue: str, shard: str) -> int:
-    """Return the slot of a shard: the CRC-16 of its hash tag, as in the specification of Redis Cluster."""
-    tag = queue if shard == FIRST else f"{queue}~{shard}"
-    return crc_hqx(tag.encode(), 0) % _SLOTS
+    return min((one - other) % SLOTS, (other - one) % SLOTS)

@@ -19,7 +19,7 @@ _SAME = {
     claiming.register_consumer, claiming.renew_consumer, configuring.configure, configuring.settings_of,
     history.history, history.totals, history.marks, history.mark, history.read_journal,
     publications.publication, publications.open_publication, publications.close_publication,
-    grouping.groups, grouping.publications,
+    grouping.groups, grouping.publications, inspecting.shards,
 }  # fmt: skip
 """What the first shard does alone, and what chooses shards itself."""
 _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
@@ -58,7 +58,7 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
     managing.cancel: found_first(managing.cancel),
     managing.forget: by_key(managing.forget),
     managing.remembered: by_key(managing.remembered),
-    explaining.why: found_first(explaining.why),
+    explaining.why: found_first(explaining.why, lambda found: found.state != "gone"),
 }
 
 

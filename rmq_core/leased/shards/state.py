@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import crc_hqx
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
@@ -25,6 +26,7 @@ PART = "~@"
 """What the ids of parts begin with."""
 HOME = ".parts"
 """How the ids that the queue makes for leases in parts end."""
+SLOTS = 16384
 _REST_S = 10.0
 
 
@@ -148,6 +150,12 @@ def checked(found: dict[str, R | Exception]) -> dict[str, R]:
         if isinstance(result, Exception):
             raise result
     return found  # type: ignore[return-value]
+
+
+def slot_of(queue: str, shard: str) -> int:
+    """Return the slot of a shard: the CRC-16 of its hash tag, as in the specification of Redis Cluster."""
+    tag = queue if shard == FIRST else f"{queue}~{shard}"
+    return crc_hqx(tag.encode(), 0) % SLOTS
 
 
 def part_id(lease: Lease | str) -> str:

@@ -34,6 +34,7 @@ def test_the_schema_in_the_docstring_lists_every_key() -> None:
         "import",
         "holds",
         "format",
+        "parts",
     }
     assert listed == made
 

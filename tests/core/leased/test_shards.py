@@ -18,7 +18,8 @@ from rmq_core.asyncio import WaitHub
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueFull
 from rmq_core.leased.aio import read_all
 from rmq_core.leased.queue import backlogs
-from rmq_core.leased.shards.resharding import _slot, spread
+from rmq_core.leased.shards.resharding import spread
+from rmq_core.leased.shards.state import slot_of
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.redis_message_queue import RedisMessageQueue
 from tests.core.worlds import World
@@ -319,6 +320,45 @@ def test_producers_and_consumers_go_on_while_the_shards_change(world: World) -> 
     assert set(got.values()) == {1}
 
 
+def test_each_shard_tells_what_it_holds(world: World) -> None:
+    plain = world.queue("plain")
+    plain.publish("x")
+    assert plain.admin.shards() == []
+    waiting = world.queue()
+    waiting.publish("x")
+    queue = in_shards(world)
+    queue.publish_many(NewMessage(str(number), dedup_key=str(number)) for number in range(30))
+    lease = queue.claim(max_messages=12, lease_id="run")
+    found = waiting.admin.shards()  # a client that knew of no shards a moment ago
+    assert found[0].name == "0"
+    assert len({each.slot for each in found}) == 3
+    assert [(each.epoch, each.draining, each.error) for each in found] == [(1, False, None)] * 3
+    assert sum(each.stats.ready for each in found) == 19
+    assert {each.name: each.stats.leased for each in found if each.stats.leased} == {
+        name: part.count for name, part in lease.parts
+    }
+    lost = found[1].name
+    queue.admin.configure(shards=1)
+    world.client.set(f"rmq:shard:{{q~{lost}}}:leases", "x")
+    found = {each.name: each for each in queue.admin.shards()}
+    assert (found["0"].draining, found["0"].stats.dead) == (False, 0)
+    assert found[lost].draining
+    assert found[lost].stats is None
+    assert "another type" in found[lost].error
+
+
+def test_a_message_of_any_shard_is_found(world: World) -> None:
+    queue = in_shards(world)
+    sent = [queue.publish(str(number)).id for number in range(9)]
+    assert {queue.admin.why(each).state for each in sent} == {"ready"}
+    assert queue.admin.why("nobody").state == "gone"
+
+
+def test_shards_are_no_setting_of_a_program(world: World) -> None:
+    with pytest.raises(ConfigurationError, match=r"queue\.admin\.configure\(shards=\.\.\.\)"):
+        world.queue(config=LeasedConfig(shards=3))
+
+
 def test_a_bound_is_divided(world: World) -> None:
     queue = in_shards(world, 3, max_ready=6, overflow=Overflow.RAISE)
     assert [queue.publish(str(number)).accepted for number in range(6)] == [True] * 6
@@ -376,7 +416,7 @@ def test_names_divide_the_slots_evenly() -> None:
             else:
                 assert set(names) <= set(present), "no shard is added when a queue shrinks"
             present = names
-        slots = sorted(_slot(queue, name) for name in spread(queue, 6, ("0",)))
+        slots = sorted(slot_of(queue, name) for name in spread(queue, 6, ("0",)))
         nodes = Counter(slot * 3 // 16384 for slot in slots)
         assert max(nodes.values()) <= 3
 
