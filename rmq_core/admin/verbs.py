@@ -184,6 +184,7 @@ OTHERS = {
     "marks": "history",
     "peek": "peek",
     "publications": "publications",
+    "shards": "storage in several shards",
     "remembered": "way to look up a deduplication key",
     "search": "search",
     "settings": "settings that are stored with it",
