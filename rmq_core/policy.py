@@ -454,6 +454,8 @@ class Shards:
 
 STORED: Mapping[str, bool] = {"stored": True}
 """The metadata of a config's field that `configure` can store with a queue, for all of its clients."""
+LAYS_OUT: Mapping[str, bool] = {"stored": True, "lays_out": True}
+"""The same for one that says where the messages are, so that settings of a program that do not go with it give way."""
 
 
 def as_text(value: Any) -> Any:

@@ -156,13 +156,20 @@ def in_force(own: Any, stored: bytes | None) -> tuple[Any, list[str]]:
     try:
         return replace(own, **known), problems
     except ConfigurationError:  # with the program's other settings, or by a later version: use those that fit
-        config = own
+        config, laid = own, {name: known[name] for name in known if storable(own)[name].metadata.get("lays_out")}
+        if any(laid.values()):  # how the messages are stored is no program's choice
+            config = type(own)(**{each.name: getattr(own, each.name) for each in fields(own) if not _is_stored(each)})
+            config = replace(config, **laid)
         for name, value in known.items():
             try:
                 config = replace(config, **{name: value})
             except ConfigurationError as error:
                 problems.append(str(error))
         return config, problems
+
+
+def _is_stored(each: Field[Any]) -> bool:
+    return bool(each.metadata.get("stored"))
 
 
 def differences(own: Any, config: Any) -> str:

@@ -11,6 +11,7 @@ from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ConfigurationError
 from rmq_core.observe.journal import JournalLength
 from rmq_core.policy import (
+    LAYS_OUT,
     STORED,
     Backoff,
     Breaker,
@@ -112,7 +113,7 @@ class LeasedConfig(PayloadLimits):
     groups: Groups | None = field(default=None, metadata=STORED)
     rate: Rate | None = field(default=None, metadata=STORED)
     group_rate: Rate | None = field(default=None, metadata=STORED)
-    shards: Shards | int | None = field(default=None, metadata=STORED)
+    shards: Shards | int | None = field(default=None, metadata=LAYS_OUT)
 
     def __post_init__(self) -> None:
         PayloadLimits.__post_init__(self)

@@ -447,3 +447,13 @@ def test_a_redis_message_queue_refuses_shards(world: World) -> None:
         ):
             queue.publish("x")
     assert world.queue().stats().ready == 0
+
+
+@pytest.mark.parametrize("own", [{"journal": 100}, {"overflow": Overflow.DROP_OLDEST, "max_ready": 5}])
+def test_a_programs_own_settings_give_way_to_shards(world: World, own: dict[str, Any]) -> None:
+    in_shards(world, 3)
+    queue = world.queue(config=LeasedConfig(lease=77, **own))
+    for number in range(9):
+        queue.publish(str(number))
+    assert queue.config.lease == 77
+    assert sorted(map(int, drained(queue))) == list(range(9))
