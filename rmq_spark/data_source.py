@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from rmq_core import ConfigurationError, Lease
+from rmq_core import ConfigurationError
 from rmq_spark.place.options import Option, OptionValues, check_names, text
 from rmq_spark.place.source import MODE, PARTITIONS, PLACE, VALUE_SCHEMA, Source, check_place
 from rmq_spark.read.browse import BROWSE, browse_reader
-from rmq_spark.read.lease import LeaseReader, info_of, plan
+from rmq_spark.read.lease import LeaseReader, info_of, lease_of, plan
 from rmq_spark.read.values import check_value
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
 from rmq_spark.stream.options import STREAM
@@ -79,8 +79,7 @@ class RmqDataSource(DataSource):
         source = Source.of(options)
         with source.open() as queue:
             info = info_of(queue, options[LEASE])
-            lease = Lease(queue.name, info.id, info.owner, info.count, None, options[TOKEN])
-            slices = plan(queue, lease, info, options[PARTITIONS])
+            slices = plan(queue, lease_of(queue, info, options[TOKEN]), info, options[PARTITIONS])
         return LeaseReader(source.settings, slices, source.discipline, schema)
 
     # Not without_trace: Spark replaces an error of this hook by one of its own, and only the trace shows ours.

@@ -8,8 +8,8 @@ that a second delivery overwrites the first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -30,12 +30,11 @@ from rmq_core import (
 from rmq_core.orchestrate import Handover
 from rmq_core.tracing import traced
 from rmq_spark.batch.ending import OnFailure, Verdicts, parallelism, settled, tagged_jobs
-from rmq_spark.batch.held import ShardBatch, claim_shards, name_of, slices_of
+from rmq_spark.batch.held import HeldBatch, name_of
 from rmq_spark.batch.watch import LossWatch, exit_with_parent
 from rmq_spark.data_source import frame_of
-from rmq_spark.place.shards import open_shards
 from rmq_spark.place.source import application_of, owner_of
-from rmq_spark.read.lease import LeaseReader, info_of
+from rmq_spark.read.lease import LeaseReader, info_of, plan
 from rmq_spark.schema import MESSAGE_SCHEMA
 
 log = logging.getLogger(__name__)
@@ -71,16 +70,15 @@ ADOPTED = BatchPolicy(on_failure="keep", exit_driver=True)  # the submitter know
 class ClaimedBatch:
     """The messages as `df` (columns: `MESSAGE_SCHEMA`) and their number, `len(batch)`. Without work it is false.
 
-    Unlike a Batch of the core it may have the messages of several queues, its shards, and settles none before its end.
+    Unlike a Batch of the core it settles no message before its end.
 
-    `leases`: the leases of the messages, one for each shard with work. `already_settled`: the batch is empty because an
-    earlier run processed and acked its messages. `name`: an idempotency key for writes of these messages, such as a
-    `sinkId`: a retry that takes the lease over has the same name, another claim a different one, even under the same
-    lease id.
+    `already_settled`: the batch is empty because an earlier run processed and acked its messages. `name`: an
+    idempotency key for writes of these messages, such as a `sinkId`: a retry that takes the lease over has the same
+    name, another claim a different one, even under the same lease id.
     """
 
     df: DataFrame
-    leases: tuple[Lease, ...] = ()
+    _lease: Lease | None = None
     already_settled: bool = False
     watch: LossWatch | None = None
     verdicts: Verdicts | None = None
@@ -92,15 +90,15 @@ class ClaimedBatch:
 
     @property
     def lease(self) -> Lease:
-        """Return the only lease, or the first of a batch of shards. Raises ConfigurationError for an empty batch."""
-        if not self.leases:
+        """Return the lease of the messages. Raises ConfigurationError for an empty batch."""
+        if self._lease is None:
             raise ConfigurationError("nothing was claimed; check `if batch:` before its lease")
-        return self.leases[0]
+        return self._lease
 
     @property
     def isolation(self) -> Isolation | None:
         """Return why a claim returned fewer messages than requested, if they had failed together before; else None."""
-        return next((lease.isolation for lease in self.leases if lease.isolation), None)
+        return None if self._lease is None else self._lease.isolation
 
     def check(self) -> None:
         """Raise LeaseLost when the lease is lost; call this before a step that cannot be undone."""
@@ -137,33 +135,26 @@ def claimed_batch(
     redis: RedisSettings | str,
     queue: str,
     *,
-    shards: int | None = None,
     config: LeasedConfig | None = None,
     policy: BatchPolicy = CLAIMED,
     **claim: Unpack[Claim],
 ) -> Iterator[ClaimedBatch]:
-    """Claim messages of a queue, or of its `shards` (see `shard_names`), and ack them when the block succeeds.
+    """Claim messages of a queue, and ack them when the block succeeds.
 
     Takes the arguments of `LeasedQueue.claim`, but claims up to 10,000 messages unless `max_messages` says otherwise.
     A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. The owner is
-    `spark:<application id>` unless it is given. `redis` is a URL or
-    settings, because the executors have to connect too. The lease is left alone on KeyboardInterrupt and SystemExit.
-    Raises LeaseLost when another holder got the messages meanwhile.
+    `spark:<application id>` unless it is given. `redis` is a URL or settings, because the executors have to connect
+    too. The lease is left alone on KeyboardInterrupt and SystemExit. Raises LeaseLost when another holder got the
+    messages meanwhile.
     """
     settings = _settings(redis)
     arguments: Claim = {"max_messages": MANY, **claim}
     if arguments.get("owner") is None:
         arguments["owner"] = owner_of(application_of(spark))
-    with ExitStack() as opened:
-        if shards is None:
-            leased = _traced(policy, opened.enter_context(LeasedQueue(settings, queue, config)))
-            take = partial(_alone, leased, partial(leased.claim, **arguments))
-        else:
-            parts = [
-                _traced(policy, each) for each in opened.enter_context(open_shards(settings, queue, shards, config))
-            ]
-            take = partial(claim_shards, parts, keep=policy.on_failure == "keep", **arguments)
-        with _batch(spark, settings, take, policy, claim.get("lease")) as batch:
+    with LeasedQueue(settings, queue, config) as opened:
+        leased = _traced(policy, opened)
+        take = partial(leased.claim, **arguments)
+        with _batch(spark, settings, leased, take, policy, claim.get("lease")) as batch:
             yield batch
 
 
@@ -184,53 +175,47 @@ def adopted_batch(
     with LeasedQueue(found.settings, found.queue, found.config) as opened:
         leased = _traced(policy, opened)
         adopt = partial(leased.adopt, found.lease_id, if_owner=found.owner)
-        with _batch(spark, found.settings, partial(_alone, leased, adopt), policy, keep_ms=found.adopt_ms) as batch:
+        with _batch(spark, found.settings, leased, adopt, policy, keep_ms=found.adopt_ms) as batch:
             yield batch
-
-
-def _alone(queue: LeasedQueue, take: Callable[[], Lease | None]) -> list[ShardBatch]:
-    lease = take()
-    if lease and lease.isolation:
-        log.warning("lease %r has only %d messages: %s", lease.id, lease.count, lease.isolation)
-    return [ShardBatch(queue, lease)] if lease else []
 
 
 @contextmanager
 def _batch(
     spark: SparkSession,
     settings: RedisSettings,
-    take: Callable[[], list[ShardBatch]],
+    queue: LeasedQueue,
+    take: Callable[[], Lease | None],
     policy: BatchPolicy,
     lease_time: float | timedelta | None = None,
     keep_ms: int | None = None,
 ) -> Iterator[ClaimedBatch]:
-    held, already_settled = [], False
+    lease, already_settled = None, False
     try:
-        held = take()
+        lease = take()
     except LeaseAlreadySettled:
         if policy.on_settled == "raise":
             raise
         already_settled = True
-    if not held:
+    if lease is None:
         yield ClaimedBatch(spark.createDataFrame([], MESSAGE_SCHEMA), already_settled=already_settled)
         return
+    if lease.isolation:
+        log.warning("lease %r has only %d messages: %s", lease.id, lease.count, lease.isolation)
+    held = HeldBatch(queue, lease)
     with (
         settled(held, policy.on_failure, keep_ms) as verdicts,
         _watched(spark, held, policy) as watch,
-        ExitStack() as heartbeats,
+        queue.hold(lease, lease_time, on_lost=watch.lose),
     ):
-        for each in held:
-            heartbeats.enter_context(each.queue.hold(each.lease, lease_time, on_lost=watch.lose))
-        infos = [info_of(each.queue, each.lease.id) for each in held]
-        slices = slices_of(held, infos, policy.partitions or min(MOST_PARTITIONS, 2 * parallelism(spark)))
+        info = info_of(queue, lease.id)
+        slices = plan(queue, lease, info, policy.partitions or min(MOST_PARTITIONS, 2 * parallelism(spark)))
         frame = frame_of(spark, LeaseReader(settings, slices))
         count = sum(piece.unsettled for piece in slices)
-        leases = tuple(each.lease for each in held)
-        yield ClaimedBatch(frame, leases, watch=watch, verdicts=verdicts, name=name_of(infos), _count=count)
+        yield ClaimedBatch(frame, lease, watch=watch, verdicts=verdicts, name=name_of(info), _count=count)
 
 
 @contextmanager
-def _watched(spark: SparkSession, held: Sequence[ShardBatch], policy: BatchPolicy) -> Iterator[LossWatch]:
+def _watched(spark: SparkSession, held: HeldBatch, policy: BatchPolicy) -> Iterator[LossWatch]:
     """Cancel the block's Spark jobs when the lease is lost, and raise LeaseLost in place of their errors.
 
     A block that ends without an error after the loss raises LeaseLost too, even if Redis would still accept its ack:
@@ -240,8 +225,6 @@ def _watched(spark: SparkSession, held: Sequence[ShardBatch], policy: BatchPolic
         watch = LossWatch(held, cancel, exit_driver=policy.exit_driver)
         try:
             yield watch
-            if len(held) > 1:  # several acks are several steps: send none when one would fail
-                watch.check()
         except Exception as error:
             if not isinstance(error, LeaseLost) and (lost := watch.gone()):
                 raise LeaseLost(lost.id) from error

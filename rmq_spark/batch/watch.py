@@ -11,12 +11,12 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
 from rmq_core import Lease, LeaseLost, RedisMessageQueueError
-from rmq_spark.batch.held import ShardBatch
+from rmq_spark.batch.held import HeldBatch
 
 log = logging.getLogger(__name__)
 
@@ -27,20 +27,20 @@ GRACE_S = 3.0  # for the main thread to end by itself; plus two polls it stays w
 
 
 class LossWatch:
-    """Poll every second whether this driver still holds its leases; once one is lost, call `on_lost` at every poll.
+    """Poll every second whether this driver still holds its lease; once it is lost, call `on_lost` at every poll.
 
     A takeover is detected only at the next heartbeat, which for a lease of minutes is a minute away. A poll and a
     heartbeat can hang while Redis is unreachable. So a second thread, which never calls Redis, acts on the loss shortly
     before the deadline that the last heartbeat set.
     """
 
-    def __init__(self, held: Sequence[ShardBatch], on_lost: Callable[[], object], *, exit_driver: bool) -> None:
+    def __init__(self, held: HeldBatch, on_lost: Callable[[], object], *, exit_driver: bool) -> None:
         self._held = held
         self._on_lost = on_lost
         self._exit_driver = exit_driver
         self._lost: Lease | None = None
         self._closed = threading.Event()
-        name = f"rmq-watch-{held[0].lease.id}"
+        name = f"rmq-watch-{held.lease.id}"
         self._threads = [threading.Thread(target=work, name=name, daemon=True) for work in (self._watch, self._guard)]
         for thread in self._threads:
             thread.start()
@@ -60,11 +60,11 @@ class LossWatch:
         return self._lost is not None
 
     def gone(self) -> Lease | None:
-        """Poll now; return a lost lease, or None when all are still held."""
-        return self._lost or next((each.lease for each in self._held if _is_gone(each)), None)
+        """Poll now; return the lost lease, or None while it is held."""
+        return self._lost or (self._held.lease if _is_gone(self._held) else None)
 
     def check(self) -> None:
-        """Poll now, and raise LeaseLost when a lease is lost."""
+        """Poll now, and raise LeaseLost when the lease is lost."""
         if lost := self.gone():
             raise LeaseLost(lost.id)
 
@@ -86,9 +86,8 @@ class LossWatch:
             self._closed.wait(LOOK_S)
 
     def _guard(self) -> None:
-        longest_s = 0.0
+        lease, longest_s = self._held.lease, 0.0
         while not self._closed.is_set():
-            lease = min((each.lease for each in self._held), key=lambda lease: lease.state.until)
             left_s = lease.state.until - time.monotonic()
             if left_s < inf:
                 longest_s = max(longest_s, left_s)  # just after a heartbeat: the lease itself
@@ -98,7 +97,7 @@ class LossWatch:
             self._closed.wait(min(left_s, LOOK_S) if left_s > 0 else LOOK_S)
 
 
-def _is_gone(held: ShardBatch) -> bool:
+def _is_gone(held: HeldBatch) -> bool:
     try:
         info = held.queue.lease_info(held.lease.id)
     except RedisMessageQueueError:  # an unreachable Redis is not a loss

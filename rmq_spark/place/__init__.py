@@ -1,1 +1,1 @@
-"""Source and target of rows: options, the Redis and the queue that they name, and the queue's shards."""
+"""Source and target of rows: options, and the Redis and the queue that they name."""

@@ -27,7 +27,6 @@ from rmq_core.jobs import JobsConfig
 from rmq_core.orchestrate import PUBLISHERS, publishing_as
 from rmq_core.protocol import DISCIPLINES
 from rmq_spark.place.options import Option, OptionValues, one_of, text, whole
-from rmq_spark.place.shards import shard_names
 
 Q = TypeVar("Q")
 (HEADER,) = PUBLISHERS["spark"]
@@ -79,10 +78,9 @@ QUEUE = text("queue", "the name of a queue")
 MODE = one_of("mode", "claim", "browse").or_else("claim")
 DISCIPLINE = one_of("discipline", *DISCIPLINES).or_else("leased")
 PARTITIONS = whole("numPartitions").or_else(4)
-SHARDS = whole("shards").or_else(None)
 VALUE_SCHEMA = text("valueSchema", "columns in DDL, such as 'id INT NOT NULL, name STRING'").or_else(None)
 DELIVERIES = whole("maxDeliveries").or_else(10)
-PLACE: tuple[Option[Any], ...] = (URL, USERNAME, PASSWORD, QUEUE, DISCIPLINE, SHARDS)
+PLACE: tuple[Option[Any], ...] = (URL, USERNAME, PASSWORD, QUEUE, DISCIPLINE)
 """The options of every source and sink."""
 ABLE = ("leased", "jobs")
 
@@ -96,20 +94,12 @@ class Source:
     discipline: str = "leased"
 
     @classmethod
-    def of(cls, options: OptionValues, *, sharded: bool = False) -> Source:
-        """Build it from the options in `PLACE`. Raises ConfigurationError for a wrong URL or unsupported shards."""
-        queue, shards = options[QUEUE], options[SHARDS]
-        if shards is not None and not sharded:
-            names = shard_names(queue, shards)
-            raise ConfigurationError(
-                "option shards: only claimed_batch(..., shards=N) reads several shards, and only delivery=direct writes"
-                f" them; here, set the option queue to one shard, such as {names[0]!r}, and unite the DataFrames"
-                f" of all shards, which rmq_spark.shard_names({queue!r}, {shards}) returns"
-            )
+    def of(cls, options: OptionValues) -> Source:
+        """Build it from the options in `PLACE`. Raises ConfigurationError for a wrong URL."""
         settings = RedisSettings.from_url(
             options[URL], username=options[USERNAME], password=options[PASSWORD], client_name="rmq_spark"
         )
-        return cls(settings, queue, options[DISCIPLINE])
+        return cls(settings, options[QUEUE], options[DISCIPLINE])
 
     def open(self, **config: Any) -> SourceQueue:
         """Open the queue. `config`: settings that both disciplines have. Raises Unsupported for other disciplines."""

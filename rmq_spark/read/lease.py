@@ -13,7 +13,7 @@ from itertools import pairwise
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rmq_core import Lease, LeaseLost, RedisSettings
+from rmq_core import Lease, LeasedQueue, LeaseLost, RedisSettings
 from rmq_core.reports import LeaseInfo
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.read.values import VALUE, with_value
@@ -95,6 +95,16 @@ def info_of(queue: SourceQueue, lease_id: str) -> LeaseInfo:
     if info is None:
         raise LeaseLost(lease_id)
     return info
+
+
+def lease_of(queue: SourceQueue, info: LeaseInfo, token: str) -> Lease:
+    """Return a lease that the driver holds, for executors to read. Raises LeaseLost for another token than its own."""
+    if not isinstance(queue, LeasedQueue) or queue.config.shards is None:
+        return Lease(queue.name, info.id, info.owner, info.count, None, token)  # they compare the token
+    lease = queue.join(info.id)  # with its parts
+    if lease.token != token:
+        raise LeaseLost(info.id)
+    return lease
 
 
 def plan(queue: SourceQueue, lease: Lease, info: LeaseInfo, parts: int) -> list[LeaseSlice]:

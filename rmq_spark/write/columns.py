@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructType
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
 from rmq_core.orchestrate import with_publisher
-from rmq_spark.place.shards import Payload
 from rmq_spark.schema import WHOLE, WRITTEN, ArrowBatch, Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
 PAYLOADS = ("payload", "value")
 OF_DELIVERY = frozenset(("deliveries", "enqueued_at", "lease", "queue"))
 """Columns of a message that was read which say nothing about the one that is published."""

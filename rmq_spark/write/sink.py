@@ -2,7 +2,8 @@
 
 `delivery=staged` (default): tasks stage rows; when all tasks succeed, the driver publishes what the successful attempts
 staged. A failed job publishes nothing. `delivery=direct`: tasks publish as they run: faster and visible at once, but a
-retried task publishes duplicates unless `dedupKey` is set. `shards` needs `direct`, as no commit spans several queues.
+retried task publishes duplicates unless `dedupKey` is set. A queue in shards needs `direct`, as no step publishes in
+several slots.
 The driver keeps a `publication` open while rows are published: in staged delivery, during the commit; else from before
 the first task to the end of the last one.
 """
@@ -24,7 +25,6 @@ from rmq_core import (
     ConfigurationError,
     LeasedConfig,
     LeasedQueue,
-    NewMessage,
     Overflow,
     QueueUnavailable,
     Stage,
@@ -32,8 +32,7 @@ from rmq_core import (
 )
 from rmq_core.orchestrate import kept_open
 from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, text, whole
-from rmq_spark.place.shards import Payload, Router, open_shards
-from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source, publisher_headers
+from rmq_spark.place.source import DISCIPLINE, PLACE, Source, publisher_headers
 from rmq_spark.schema import WRITTEN, ArrowBatch
 from rmq_spark.write.columns import SinkColumns, columns_of
 from rmq_spark.write.settling import OPERATION, RmqSettler, settler_of
@@ -79,7 +78,6 @@ class Sink:
     direct: bool
     sink_id: str | None
     keep_s: float
-    shards: int | None = None
     named: bool = True
     publication: str | None = None
 
@@ -87,9 +85,6 @@ class Sink:
         """Publish or stage a task's rows."""
         headers = {**(publisher_headers() if self.named else {}), **self._counted()}
         found = (self.columns.messages(batch, headers) for batch in batches)
-        if self.shards is not None:
-            self._route(found, self.shards, headers)
-            return Written()
         column = self.columns.payloads(batches)
         messages = chain.from_iterable(found) if column is None else column
         with self.open() as queue:
@@ -103,9 +98,13 @@ class Sink:
         return {} if self.publication is None else {WRITTEN["publication"].header: self.publication}
 
     def begin(self) -> None:
-        """Open the publication if tasks publish. Raises ConfigurationError if the queue counts none."""
-        if self.publication is not None:
-            with self.open() as queue:
+        """Open the publication if tasks publish. Raises ConfigurationError if the queue counts none, or stages none."""
+        if self.direct and self.publication is None:
+            return
+        with self.open() as queue:
+            if not self.direct:
+                queue.drop_staged(())  # as any use of stages, refused in shards
+            if self.publication is not None:
                 (queue.open_publication if self.direct else queue.publication)(self.publication)
 
     def end(self) -> None:
@@ -128,23 +127,13 @@ class Sink:
 
     def forget(self, written: Iterable[WriterCommitMessage | None]) -> None:
         """Drop the reported stages of a failed job; unreported ones expire."""
-        if not self.direct:
+        if stages := stages_of(written):
             with self.open() as queue:
-                queue.drop_staged(stages_of(written))
+                queue.drop_staged(stages)
 
     def open(self) -> LeasedQueue:
         """Open the sink's queue."""
         return LeasedQueue(self.place.settings, self.place.queue, self.config)
-
-    def _route(
-        self, batches: Iterator[Iterator[Payload | NewMessage]], shards: int, headers: Mapping[str, str]
-    ) -> None:
-        context = TaskContext.get()
-        router = Router(shards, first=context.partitionId() if context else 0)
-        with open_shards(self.place.settings, self.place.queue, shards, self.config) as queues:
-            for messages in batches:
-                for shard, some in router.sorted(messages).items():
-                    queues[shard].publish_many(some, headers=headers)
 
 
 class SinkWriter:
@@ -192,8 +181,8 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
     columns = columns_of(schema, options[DEDUP_KEY], as_json=options[JSON])
     _check_used(options, columns, direct=direct)
     return Sink(
-        Source.of(options, sharded=direct), _config(options), columns, direct=direct, sink_id=options[SINK_ID],
-        keep_s=options[KEEP_STAGED], shards=options[SHARDS], named=options[PUBLISHER], publication=options[PUBLICATION],
+        Source.of(options), _config(options), columns, direct=direct, sink_id=options[SINK_ID],
+        keep_s=options[KEEP_STAGED], named=options[PUBLISHER], publication=options[PUBLICATION],
     )  # fmt: skip
 
 
@@ -206,8 +195,6 @@ def _check_used(options: OptionValues, columns: SinkColumns, *, direct: bool) ->
     """Raise ConfigurationError for options that would have no effect, or contradict others."""
     if "publication" in columns.own:
         options.refuse(PUBLICATION, "the column publication names it for each row; drop the column, or this option")
-    if options[SHARDS] is not None:
-        options.refuse(PUBLICATION, "each shard would count its own rows; write to one queue, without shards")
     if direct:
         options.refuse(SINK_ID, "delivery=direct cannot publish once; use delivery=staged, or dedupKey")
         options.refuse(KEEP_STAGED, "delivery=direct stages nothing; leave it out, or use delivery=staged")

@@ -1,313 +1,232 @@
-"""A logical queue in four shards on a cluster of three nodes: written by executors, claimed as one batch."""
+"""A queue in shards, which Spark writes and reads as any other; its leases are acked as a whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import closing
-from functools import reduce
-from itertools import count
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
-import redis
 from pyspark.sql import DataFrame, SparkSession
 
-from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, QueueUnavailable, RedisSettings
+from rmq_core import Lease, LeasedQueue, LeaseLost
 from rmq_core.reports import SettleReport
-from rmq_spark import BatchPolicy, claimed_batch, drain, shard_names
-from rmq_spark.batch.ending import settled
-from rmq_spark.batch.held import ShardBatch, claim_shards
-from rmq_spark.place.shards import open_shards
+from rmq_spark import BatchPolicy, claimed_batch
 from tests.servers import Cluster
 from tests.spark.conftest import QUEUE
-from tests.spark.streams import Batches
+from tests.spark.streams import Batches, Stream, until
 
-SHARDS = 4
+SHARDS = 3
 KEEP = BatchPolicy(on_failure="keep")
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with closing(Cluster("7.0")) as made:
-        yield made
+@pytest.fixture
+def queue(queue: LeasedQueue) -> LeasedQueue:
+    """The queue `work` in shards."""
+    queue.admin.configure(shards=SHARDS)
+    return queue
 
 
 @pytest.fixture
-def url(cluster: Cluster) -> str:
-    """The URL of an empty cluster."""
-    with cluster.client() as client:
-        client.flushall()
-    return cluster.url
+def on_cluster() -> Iterator[tuple[LeasedQueue, str]]:
+    """The queue `work` in shards on a cluster of three nodes, and the cluster's URL."""
+    with closing(Cluster("7.0")) as cluster, LeasedQueue(cluster.url, QUEUE) as queue:
+        queue.admin.configure(shards=SHARDS)
+        yield queue, cluster.url
 
 
-@pytest.fixture
-def shards(url: str) -> Iterator[list[LeasedQueue]]:
-    """The shards of `work` with clients of the test."""
-    with open_shards(RedisSettings.from_url(url), QUEUE, SHARDS) as opened:
-        yield opened
+def save(frame: DataFrame, url: str, **options: Any) -> None:
+    given = {"url": url, "queue": QUEUE, **(options or {"delivery": "direct"})}
+    frame.write.format("rmq").mode("append").options(**given).save()
 
 
-def publish(spark: SparkSession, url: str, count: int, **options: Any) -> None:
-    """Publish numbers, with themselves as their keys if `dedupKey` is set."""
-    frame = spark.range(count, numPartitions=2).selectExpr("""concat('{"n":', id, '}') as payload""", "id as key")
-    writer = frame if "dedupKey" in options else frame.drop("key")
-    given = {"url": url, "queue": QUEUE, "shards": SHARDS, "delivery": "direct", **options}
-    writer.write.format("rmq").options(**given).mode("append").save()
+def rows(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(count, numPartitions=2).selectExpr("""concat('{"n":', id, '}') as payload""", "id as key")
+
+
+def publish(queue: LeasedQueue, count: int) -> None:
+    """Publish numbers one by one, so that each shard has as many."""
+    for number in range(count):
+        queue.publish({"n": number})
 
 
 def numbers(frame: DataFrame) -> list[int]:
     return sorted(row.n for row in frame.selectExpr("int(get_json_object(string(payload), '$.n')) as n").collect())
 
 
-def held(shards: list[LeasedQueue]) -> list[int]:
-    """Return how many messages of each shard are leased."""
-    return [queue.stats().leased for queue in shards]
+def left(queue: LeasedQueue) -> tuple[int, int]:
+    """Return how many messages are ready and leased."""
+    stats = queue.stats()
+    return stats.ready, stats.leased
 
 
-def ready(shards: list[LeasedQueue]) -> list[int]:
-    return [queue.stats().ready for queue in shards]
+def lose_part(queue: LeasedQueue, lease: Lease) -> int:
+    """Delete a part, as a fail-over that lost writes does; return the number of its messages."""
+    name, part = lease.parts[-1]
+    prefix = f"rmq:{{{QUEUE}}}" if name == "0" else f"rmq:shard:{{{QUEUE}~{name}}}"
+    assert queue.client.delete(f"{prefix}:lease:{part.id}") == 1
+    return part.count
 
 
-def test_a_logical_queue_is_written_read_and_acked_on_all_nodes(
-    spark: SparkSession, cluster: Cluster, url: str, shards: list[LeasedQueue]
+def test_a_queue_on_all_nodes_of_a_cluster_is_written_read_and_acked(
+    spark: SparkSession, on_cluster: tuple[LeasedQueue, str]
 ) -> None:
+    queue, url = on_cluster
     for _ in range(2):
-        publish(spark, url, 1000, dedupKey="key")
-    assert sum(ready(shards)) == 1000, "what was published again has gone to the same shards"
-    assert min(ready(shards)) > 150
-    assert len({cluster.owner(f"{{{queue.name}}}").port for queue in shards}) > 1
-    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+        save(rows(spark, 1000), url, delivery="direct", dedupKey="key")
+    assert left(queue) == (1000, 0), "what was published again is where it was"
+    with claimed_batch(spark, url, QUEUE, lease_id="run") as batch:
+        assert (len(batch), len(batch.lease.parts)) == (1000, SHARDS)
         assert numbers(batch.df) == list(range(1000))
-        assert len(batch) == 1000
-        assert batch.df.rdd.getNumPartitions() == SHARDS
-        found = batch.df.select("lease", "queue").distinct().collect()
-        assert sorted(map(tuple, found)) == [(f"run/s{k}", queue.name) for k, queue in enumerate(shards)]
+        assert batch.df.select("lease", "queue").distinct().collect() == [("run", QUEUE)]
         batch.check()
-    assert [sum(queue.stats()[:5]) for queue in shards] == [0] * SHARDS
-    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+    assert not any(queue.stats()[:5])
+    with claimed_batch(spark, url, QUEUE, lease_id="run") as batch:
         assert (len(batch), batch.already_settled) == (0, True)
 
 
 def test_a_retry_gets_exactly_the_messages_of_the_earlier_try(
-    spark: SparkSession, url: str, shards: list[LeasedQueue]
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
-    publish(spark, url, 8)
-    with (
-        pytest.raises(ZeroDivisionError),
-        claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run", policy=KEEP, max_messages=3),
-    ):
-        print(1 // 0)
-    before = held(shards)
-    assert before == [1, 1, 1, 0]
-    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-        assert held(shards) == before
+    publish(queue, 8)
+    seen: list[Any] = []
+
+    def work() -> None:
+        with claimed_batch(spark, redis_url, QUEUE, lease_id="run", policy=KEEP, max_messages=6) as batch:
+            seen.extend((numbers(batch.df), batch.name))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert left(queue) == (2, 6)
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert [numbers(batch.df), batch.name] == seen
         assert {row.deliveries for row in batch.df.collect()} == {2}
-        failed = batch.df.where("lease = 'run/s1'")
+        failed = batch.df.where(f"string(payload) like '%:{seen[0][-1]}}}'")
         assert batch.nack(failed, reason="odd") == 1
-    assert (sum(ready(shards)), sum(held(shards))) == (6, 0)
-    assert [message.history[0].reason for message in shards[1].admin.peek(9) if message.history] == ["odd"]
+    assert left(queue) == (3, 0)
+    assert [message.history[0].reason for message in queue.admin.peek(9) if message.history] == ["odd"]
 
 
-def test_the_retry_of_a_partly_acked_batch_acks_the_rest(
-    spark: SparkSession, url: str, shards: list[LeasedQueue]
+def test_a_driver_that_is_replaced_before_its_ack_acks_nothing(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(spark, url, 8)
+    publish(queue, 9)
+    ack = LeasedQueue.ack
 
-    def work() -> None:
-        with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-            shards[2].ack(batch.leases[2])
-            raise SystemExit  # equivalent to a kill: it leaves the leases alone
+    def late(self: LeasedQueue, lease: Lease) -> SettleReport:
+        assert queue.adopt("run", owner="the next driver").count == 9
+        return ack(self, lease)
 
-    with pytest.raises(SystemExit):
-        work()
-    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-        assert (len(batch), batch.already_settled) == (0, True)
-    assert [sum(queue.stats()[:5]) for queue in shards] == [0] * SHARDS
-
-
-@pytest.mark.parametrize(("failed", "after"), [("lease = 'run/s3'", [0, 0, 0, 1]), ("true", [1] * SHARDS)])
-def test_a_driver_that_dies_between_two_acks_has_already_settled_its_failed_rows(
-    spark: SparkSession,
-    url: str,
-    shards: list[LeasedQueue],
-    monkeypatch: pytest.MonkeyPatch,
-    failed: str,
-    after: list[int],
-) -> None:
-    publish(spark, url, 8)
-    ack, acked = LeasedQueue.ack, []
-
-    def dying(queue: LeasedQueue, lease: Lease) -> SettleReport:
-        if acked:
-            raise SystemExit
-        acked.append(lease.id)
-        return ack(queue, lease)
-
-    def work() -> None:
-        with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-            rows = batch.df.where(failed).dropDuplicates(["lease"])
-            assert batch.nack(rows, reason="odd") == sum(after)
-            monkeypatch.setattr(LeasedQueue, "ack", dying)
-
-    with pytest.raises(SystemExit):
-        work()
+    with pytest.raises(LeaseLost, match="'run'"), claimed_batch(spark, redis_url, QUEUE, lease_id="run"):
+        monkeypatch.setattr(LeasedQueue, "ack", late)
     monkeypatch.undo()
-    assert acked == ["run/s0"]
-    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-        assert (len(batch), batch.already_settled) == (0, True)
-    assert (ready(shards), held(shards)) == (after, [0] * SHARDS)
-    assert [message.history[0].reason for message in shards[3].admin.peek(9)] == ["odd"]
+    assert left(queue) == (0, 9)
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert numbers(batch.df) == list(range(9))
+    assert left(queue) == (0, 0)
 
 
-@pytest.mark.parametrize(("policy", "after"), [(KEEP, [2, 2, 2, 2]), (BatchPolicy(), [0, 0, 0, 2])])
-def test_a_failure_to_settle_failed_rows_fails_the_batch_before_any_ack(
-    spark: SparkSession, url: str, shards: list[LeasedQueue], policy: BatchPolicy, after: list[int]
+def test_a_batch_that_lost_a_part_acks_nothing(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 9)
+    with pytest.raises(LeaseLost, match="'run'"), claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        lost = lose_part(queue, batch.lease)
+    assert left(queue) == (0, 9 - lost)
+    queue.admin.expire_lease("run")
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert len(batch) == 9 - lost
+
+
+def test_executors_that_find_a_part_gone_fail_the_batch(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
-    publish(spark, url, 8)
-
-    def unavailable(*_: object, **__: object) -> None:
-        raise QueueUnavailable("Redis did not answer")
+    publish(queue, 9)
 
     def work() -> None:
-        with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run", policy=policy) as batch:
-            batch.nack(batch.df.where("lease = 'run/s3'").limit(1))
-            assert batch.verdicts is not None
-            batch.verdicts._held[3].queue.nack = unavailable  # type: ignore[method-assign, assignment]
+        with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+            lose_part(queue, batch.lease)
+            batch.df.count()
 
-    with pytest.raises(QueueUnavailable):
+    with pytest.raises(Exception, match=r"LeaseLost: .*'run'"):
         work()
-    assert held(shards) == after
-    assert [queue.settled(f"run/s{number}") for number, queue in enumerate(shards)] == [None] * SHARDS
+    assert left(queue) == (0, 6)
 
 
-def test_a_shard_that_cannot_be_claimed_releases_the_other_shards(
-    spark: SparkSession, url: str, shards: list[LeasedQueue]
+def test_a_driver_reads_a_lease_of_its_own_under_its_token_alone(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
-    publish(spark, url, 8)
-    broken = f"rmq:{{{shards[2].name}}}:ready"
-    shards[0].client.rename(broken, f"{broken} aside")
-    shards[0].client.set(broken, "no list")
-    with pytest.raises(Exception, match="WRONGTYPE"), claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run"):
-        pytest.fail("it was claimed")
-    shards[0].client.rename(f"{broken} aside", broken)
-    assert (ready(shards), held(shards)) == ([2] * SHARDS, [0] * SHARDS)
-    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
-        assert {row.deliveries for row in batch.df.collect()} == {1}, "nothing was delivered"
+    publish(queue, 9)
+    lease = queue.claim(max_messages=9, lease_id="mine")
+    assert lease is not None
+    named = spark.read.format("rmq").options(url=redis_url, queue=QUEUE, lease="mine", numPartitions=2)
+    frame = named.option("token", lease.token).load()
+    assert numbers(frame) == list(range(9))
+    again = queue.adopt("mine", owner="another")
+    with pytest.raises(Exception, match="LeaseLost"):
+        frame.count()
+    with pytest.raises(Exception, match="LeaseLost"):
+        named.option("token", lease.token).load().count()
+    save(named.option("token", again.token).load().limit(4), redis_url, operation="dead", reason="odd")
+    assert queue.ack(again).settled == 5
+    assert (queue.stats().dead, *left(queue)) == (4, 0, 0)
 
 
-def test_the_loss_of_one_shard_acks_none_and_releases_the_others(
-    spark: SparkSession, url: str, shards: list[LeasedQueue]
+def test_browsing_shows_the_messages_of_all_shards(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 9)
+    assert queue.claim(max_messages=5, lease_id="mine") is not None
+    frame = spark.read.format("rmq").options(url=redis_url, queue=QUEUE, mode="browse").load()
+    assert numbers(frame) == list(range(9))
+    assert numbers(frame.where("lease = 'mine'")) == numbers(frame.where("state = 'leased'"))
+    assert frame.where("lease = 'mine'").count() == 5
+
+
+def test_rows_are_not_staged_and_the_job_is_refused_before_its_first_task(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
-    publish(spark, url, 8)
-    with pytest.raises(LeaseLost, match="run/s1"), claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run"):
-        shards[1].adopt("run/s1", owner="somebody else")
-    assert held(shards) == [0, 2, 0, 0]
-    assert ready(shards) == [2, 0, 2, 2]
+    ran = spark.sparkContext.accumulator(0)
+
+    def count(batches: Iterator[Any]) -> Iterator[Any]:
+        ran.add(1)
+        yield from batches
+
+    with pytest.raises(Exception, match=r"stored in shards, .*delivery=direct"):
+        save(rows(spark, 9).mapInArrow(count, "payload string, key long").drop("key"), redis_url, delivery="staged")
+    assert ran.value == 0
+    assert left(queue) == (0, 0)
 
 
-def test_a_replaced_driver_acks_the_whole_batch_or_nothing_of_it(redis_url: str) -> None:
-    for at in range(8):
-        for retry_at in range(10):
-            with closing(redis.Redis.from_url(redis_url)) as client:
-                client.flushall()
-                outcome = replaced(client, at, retry_at)
-            assert outcome in {("acked", "settled", 0), ("lost", "settled", 0), ("lost", "claimed 6", 6)}, (
-                at,
-                retry_at,
-            )
-
-
-def replaced(client: redis.Redis, at: int, retry_at: int) -> tuple[str, str, int]:
-    """End a batch of three shards; before its call `at`, a retry makes its calls up to `retry_at`, and then waits.
-
-    Return how the batch and the retry ended, and how many messages are not acked.
-    """
-    names = ("a", "b", "c")
-    stopped, ended = Event(), Event()
-
-    def stop() -> None:
-        stopped.set()
-        ended.wait()
-
-    def retry() -> str:
-        try:
-            queues = [LeasedQueue(client, name) for name in names]
-            held = claim_shards([Calls(queue, counted, retry_at, stop) for queue in queues], **claim)  # type: ignore[arg-type]
-            return f"claimed {sum(map(len, held))}"
-        except LeaseAlreadySettled:
-            return "settled"
-        finally:
-            stopped.set()
-
-    claim: dict[str, Any] = {"max_messages": 6, "lease_id": "run"}
-    counted, counted_first = count(), count()
-    queues = [LeasedQueue(client, name) for name in names]
-    for queue in queues:
-        queue.publish_many([b"1", b"2"])
-    held = claim_shards(queues, **claim)
-    with ThreadPoolExecutor(1) as pool:
-        started: list[Future[str]] = []
-
-        def start() -> None:
-            started.append(pool.submit(retry))
-            stopped.wait()
-
-        try:
-            wrapped = [ShardBatch(Calls(each.queue, counted_first, at, start), each.lease) for each in held]  # type: ignore[arg-type]
-            with settled(wrapped, "keep"):
-                pass
-            first = "acked"
-        except (LeaseLost, LeaseAlreadySettled):
-            first = "lost"
-        finally:
-            ended.set()
-        if not started:  # the end of the batch made fewer calls
-            start()
-        return first, started[0].result(), sum(queue.stats().ready + queue.stats().leased for queue in queues)
-
-
-@pytest.mark.parametrize("at", range(3))
-def test_a_lease_that_is_lost_before_the_acks_keeps_all_messages(redis_url: str, at: int) -> None:
-    queues = [LeasedQueue(redis_url, name) for name in ("a", "b", "c")]
-    for queue in queues:
-        queue.publish_many([b"1", b"2"])
-    held = claim_shards(queues, max_messages=6)
-    calls = count()
-
-    def take() -> None:
-        queues[2].adopt(held[2].lease.id, owner="another")
-
-    wrapped = [ShardBatch(Calls(each.queue, calls, at, take), each.lease) for each in held]  # type: ignore[arg-type]
-    with pytest.raises(LeaseLost), settled(wrapped, "keep"):
-        pass
-    assert [queue.stats().leased for queue in queues] == [2, 2, 2]
-
-
-class Calls:
-    """A queue that does something before the call of a number, counted over several queues."""
-
-    def __init__(self, queue: LeasedQueue, counted: Iterator[int], at: int, act: Callable[[], None]) -> None:
-        self._queue, self._counted, self._at, self._act = queue, counted, at, act
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._queue, name)
-        if callable(found) and next(self._counted) == self._at:
-            self._act()
-        return found
-
-
-def test_one_query_reads_all_shards_as_the_union_of_their_streams(
-    spark: SparkSession, url: str, tmp_path: Path
+def test_a_stream_gets_its_batch_again_after_a_failure_and_acks_all(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
 ) -> None:
-    publish(spark, url, 100, shards=2)
-    source = spark.readStream.format("rmq").options(url=url, consumer="c", numPartitions=1)
-    messages = reduce(DataFrame.union, [source.option("queue", name).load() for name in shard_names(QUEUE, 2)])
-    batches = Batches()
-    writer = messages.writeStream.foreachBatch(batches).option("checkpointLocation", str(tmp_path))
-    drain(writer.start())
-    assert batches.numbers == list(range(100))
-    with open_shards(RedisSettings.from_url(url), QUEUE, 2) as shards:
-        assert [sum(queue.stats()[:5]) for queue in shards] == [0, 0]
+    publish(queue, 100)
+    stream, before, after = Stream(spark, redis_url, tmp_path, maxMessagesPerBatch=40), Batches(), Batches()
+
+    def fail(frame: DataFrame, number: int) -> None:
+        before(frame, number)
+        raise ZeroDivisionError
+
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        stream.drain(fail)
+    assert left(queue) == (60, 40)
+    stream.drain(after)
+    assert after.seen[0] == before.seen[0]
+    assert after.numbers == list(range(100))
+    assert not any(queue.stats()[:5])
+
+
+def test_a_stream_is_written_into_shards(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
+) -> None:
+    source = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    target = {"url": redis_url, "queue": QUEUE, "delivery": "direct", "checkpointLocation": str(tmp_path)}
+    writer = source.selectExpr("string(value) as payload").writeStream.format("rmq").options(**target)
+    query = writer.trigger(processingTime="300 milliseconds").start()
+    try:
+        until(lambda: queue.stats().ready >= 200, query)
+    finally:
+        query.stop()
+    lease = queue.claim(max_messages=100_000, lease_id="all")
+    assert lease is not None
+    found = sorted(int(str(message.payload)) for message in queue.messages(lease))
+    assert found == list(range(len(found)))

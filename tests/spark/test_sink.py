@@ -13,7 +13,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import Lease, LeasedConfig, LeasedQueue, NewMessage
-from rmq_spark import claimed_batch, named_publisher, shard_names
+from rmq_spark import claimed_batch, named_publisher
 from rmq_spark.write.settling import NAMES, FailedDelivery, FailedRows, RmqSettler, settler_of
 from rmq_spark.write.sink import RmqWriter, Written, sink_of
 from tests.spark.conftest import QUEUE
@@ -65,16 +65,13 @@ def test_columns_become_the_fields_of_a_message(spark: SparkSession, redis_url: 
     assert queue.stats().delayed == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"delivery": "direct"}, {"delivery": "direct", "shards": 2}])
+@pytest.mark.parametrize("delivery", ["staged", "direct"])
 def test_messages_name_the_application_that_publishes_them(
-    spark: SparkSession, redis_url: str, options: dict[str, Any]
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str
 ) -> None:
     copied = spark.sql("select 'x' as payload, map('spark-application-id', 'another', 'n', '1') as headers")
-    save(copied.coalesce(1), redis_url, publisherHeader="true", **options)
-    publishers = []
-    for name in shard_names(QUEUE, 2) if "shards" in options else (QUEUE,):
-        with LeasedQueue(redis_url, name) as queue:
-            publishers += [queue.admin.why(message.id).steps[0].who for message in queue.admin.browse("ready").messages]
+    save(copied.coalesce(1), redis_url, publisherHeader="true", delivery=delivery)
+    publishers = [queue.admin.why(message.id).steps[0].who for message in queue.admin.browse("ready").messages]
     assert publishers == [f"spark {spark.sparkContext.applicationId}"]
 
 

@@ -93,7 +93,6 @@ def test_an_option_that_would_do_nothing_is_refused(
 @pytest.mark.parametrize(
     ("make", "options", "columns", "message"),
     [
-        (writer_of, {"shards": "2", "delivery": "direct"}, [], "option publication: each shard would count"),
         (writer_of, {}, ["publication"], "option publication: the column publication names it"),
         (stream_writer_of, {}, [], "option publication: a stream has no end"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmq_core import Lease, QueueUnavailable
-from rmq_spark.batch.held import ShardBatch
+from rmq_spark.batch.held import HeldBatch
 from rmq_spark.batch.watch import LossWatch, _parent_of, _starters
 
 LEASE = Lease("work", "lease-1", "me", 1, None, "7.token")
@@ -30,7 +30,7 @@ class Queue:
 
 
 def watch(info: Any, on_lost: Any = lambda: None) -> LossWatch:
-    return LossWatch([ShardBatch(Queue(info), LEASE)], on_lost, exit_driver=False)  # type: ignore[arg-type]
+    return LossWatch(HeldBatch(Queue(info), LEASE), on_lost, exit_driver=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_check_that_hangs_does_not_hide_an_approaching_deadline(monkeypatch: p
     monkeypatch.setattr("rmq_spark.batch.watch.MOST_MARGIN_S", 1000)
     lease = Lease("work", "lease-1", "me", 1, None, "7.token")
     lease.state.until = time.monotonic() + 300
-    seen = LossWatch([ShardBatch(Silent(), lease)], acted.set, exit_driver=False)  # type: ignore[arg-type]
+    seen = LossWatch(HeldBatch(Silent(), lease), acted.set, exit_driver=False)  # type: ignore[arg-type]
     assert acted.wait(60)
     assert seen.lost
     assert not lease.lost, "it acts before the lease expires"

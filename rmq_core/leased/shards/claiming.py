@@ -382,7 +382,8 @@ def _whole(home: Lease, parts: Mapping[str, Lease]) -> Lease:
     if count <= _AT_HAND and all(part.complete for part in pieces):
         envelopes = [envelope for part in pieces for envelope in part.envelopes or ()]
     isolation = next((part.isolation for part in pieces if part.isolation), None)
-    found = replace(home, count=count, parts=tuple(parts.items()), envelopes=envelopes, isolation=isolation)
+    slim = tuple((name, replace(part, envelopes=None)) for name, part in parts.items())  # pickled only once
+    found = replace(home, count=count, parts=slim, envelopes=envelopes, isolation=isolation)
     for part in pieces:
         part.state.joined = found.state.joined
     return found

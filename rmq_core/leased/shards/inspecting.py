@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from rmq_core.envelope.codec import Message, arrow_columns, message_of
+from rmq_core.errors import LeaseLost
 from rmq_core.exchange import Command, Exchange
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.settings import fresh
@@ -55,7 +56,10 @@ def _read(engine: LeasedEngine, lease: Lease, lo: int, hi: int | None, take: Cal
         begin, end = max(whole("lo", lo) - first, 0), min(last - first, part.count)
         if begin < end:
             exchange = held_parts(shards.engines[name], part, begin, end, partial(_shifted, first, take))
-            found += yield from shards.at(name, exchange)
+            try:
+                found += yield from shards.at(name, exchange)
+            except LeaseLost:  # of the part, whose id means nothing to the caller
+                raise engine.lost(lease) from None
     return found
 
 

@@ -161,3 +161,12 @@ def refused(engine: LeasedEngine, /, *_: Any, **__: Any) -> Exchange[None]:
     raise ConfigurationError(
         f"this is not possible in queue {engine.name!r}, because it is stored in shards: use a queue without shards"
     )
+
+
+def unstaged(engine: LeasedEngine, /, *_: Any, **__: Any) -> Exchange[None]:
+    """Refuse to stage messages: no single step publishes in several slots."""
+    yield from ()
+    raise ConfigurationError(
+        f"messages cannot be staged for queue {engine.name!r}, because it is stored in shards, and no step publishes in"
+        " several slots at once: publish them with publish_many, or in Spark with the option delivery=direct"
+    )

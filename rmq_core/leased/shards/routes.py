@@ -12,7 +12,7 @@ from rmq_core.leased.shards import claiming as claims
 from rmq_core.leased.shards import inspecting as looks
 from rmq_core.leased.shards import managing as changes
 from rmq_core.leased.shards import settling as settles
-from rmq_core.leased.shards.managing import by_key, everywhere, found_first, refused, summed
+from rmq_core.leased.shards.managing import by_key, everywhere, found_first, refused, summed, unstaged
 
 _SAME = {
     publishing.publish, publishing.publish_many, inspecting.settled, inspecting.server_time,
@@ -59,6 +59,7 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
     managing.forget: by_key(managing.forget),
     managing.remembered: by_key(managing.remembered),
     explaining.why: found_first(explaining.why, lambda found: found.state != "gone"),
+    **dict.fromkeys((publishing.stage, publishing.publish_staged, publishing.drop_staged), unstaged),
 }
 
 
