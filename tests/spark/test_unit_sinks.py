@@ -8,7 +8,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from rmq_core import ConfigurationError, RedisMessageQueueError, Stage, Unsupported
 from rmq_spark.write.settling import FailedDelivery, settler_of
-from rmq_spark.write.sink import Written, stages_of, writer_of
+from rmq_spark.write.sink import Written, sink_of, stages_of, writer_of
 from rmq_spark.write.stream import stream_writer_of
 
 PLACE = {"url": "redis://user:canary@localhost", "queue": "work"}
@@ -87,7 +87,7 @@ def test_an_option_that_would_do_nothing_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         make(PLACE | options, SCHEMA, overwrite=False)
-    assert make(PLACE | options | missing, SCHEMA, overwrite=False)
+    assert sink_of(PLACE | options | missing, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_publication_that_nothing_could_count_is_refused(
     schema = StructType([*SCHEMA.fields, *(StructField(name, StringType()) for name in columns)])
     with pytest.raises(ConfigurationError, match=message):
         make(PLACE | options | {"publication": "report"}, schema, overwrite=False)
-    assert make(PLACE | options, schema, overwrite=False)
+    assert sink_of(PLACE | options, schema)
 
 
 def test_failed_rows_of_another_queue_are_refused_before_any_is_settled() -> None:
