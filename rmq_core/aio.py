@@ -42,7 +42,7 @@ _log = logging.getLogger("rmq")
 class AsyncExtender(Protocol):
     """The part of a queue that a heartbeat uses."""
 
-    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool | None]:
         """Extend leases in one write; return False for each that is lost."""
         ...  # pragma: no cover
 

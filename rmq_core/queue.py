@@ -49,7 +49,7 @@ class Extender(Protocol):
     @property
     def server(self) -> Hashable: ...
 
-    def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+    def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool | None]:
         """Extend leases in one write; return False for each that is lost."""
         ...  # pragma: no cover
 
@@ -239,10 +239,15 @@ class Connected(QueueBase[E]):
     _owned: bool
 
     @Twin
-    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
-        """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
+    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool | None]:
+        """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt.
+
+        None for one in a shard that does not answer.
+        """
         try:
-            extended: list[bool] = await awaited(self._driver.run(self._extend_all(self._engine, leases), Patience(0)))
+            extended: list[bool | None] = await awaited(
+                self._driver.run(self._extend_all(self._engine, leases), Patience(0))
+            )
         finally:
             if self._tally is not None and self._tally.noted and self._driver.connected:
                 await awaited(self._driver.run(flush(self._recorder), one_attempt()))

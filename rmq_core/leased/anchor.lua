@@ -1,7 +1,8 @@
 -- Opens a lease without messages: the home of a lease whose messages are in other shards.
--- KEYS: slot  leases  lease  fence  done
+-- KEYS: slot  leases  lease  fence  done  parts, the record of decide.lua
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms, or 'inf'  owner
--- Reply: 'claimed <token> <deadline ms> 0 0 0 0', 'held' (there is such a lease), 'settled <acked> ...' or 'superseded'.
+-- Reply: 'claimed <token> <deadline ms> 0 0 0 0', 'held' (there is such a lease), 'unfinished' (parts of one
+--   that was acked are not acked yet), 'settled <acked> ...' or 'superseded'.
 -- include: clock
 -- include: replay
 local earlier = replay()
@@ -11,6 +12,7 @@ if earlier then return earlier end
 local record = redis.call('GET', done)
 if record then return refuse('settled ' .. record) end
 if redis.call('EXISTS', lease) == 1 then return refuse('held') end
+if redis.call('EXISTS', parts) == 1 then return refuse('unfinished') end
 redis.call('ZCARD', leases) -- refuses a wrong type before anything is written
 local now = string.format('%.0f', clock())
 local k, o = {leases = leases, fence = fence}, {nonce = nonce, lease_ms = lease_ms}

@@ -55,7 +55,8 @@ class LeaseRequest(NamedTuple):
 
     mode: whether a lease of this id can exist already: `new` (no), `again` (an unanswered claim may have made it) or
     `named` (the caller chose the id). again: an earlier claim under this id and nonce got no reply, and may have been
-    granted. sequential, groups: see `claim`; groups are in the form that scripts read.
+    granted. sequential, groups: see `claim`; groups are in the form that scripts read. part: its lease is a part of one
+    over several shards, and the caller states what happens to that.
     """
 
     id: str
@@ -67,6 +68,7 @@ class LeaseRequest(NamedTuple):
     again: bool = False
     sequential: bool = False
     groups: str | None = None
+    part: bool = False
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -290,11 +292,15 @@ def _granted(engine: LeasedEngine, request: LeaseRequest, words: list[str], enve
         engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
         named=request.mode == "named", isolation=isolation, envelopes=envelopes or None,
     )  # fmt: skip
-    engine.state(_CLAIM, taken, granted, lease_ms=request.lease_ms)
-    if isolation:
+    if not request.part:
+        engine.state(_CLAIM, taken, granted, lease_ms=request.lease_ms)
+    if isolation and not request.part:
         engine.state(Operation.ISOLATE, taken, granted, reason=str(isolation))
     if taken < limit:
-        return (yield from _fill(engine, granted, limit, request.chosen))
+        filled = yield from _fill(engine, granted, limit, request.chosen)
+        if not request.part:
+            engine.state(_CLAIM, filled.count - taken, granted.id)
+        return filled
     return granted if envelopes else (yield from fetch(engine, granted, request.max_messages))
 
 
@@ -352,7 +358,6 @@ def _fill(engine: LeasedEngine, granted: Lease, limit: int, chosen: dict[str, st
         count += moved
     if count == granted.count:
         return granted
-    engine.state(_CLAIM, count - granted.count, granted.id)
     return replace(granted, count=count, envelopes=None)
 
 
@@ -399,7 +404,11 @@ def requested(
             lease_id, "named", secret or nonce(), lease_ms, max_messages, owned, again=secret is not None, groups=groups
         )
     for known in list(engine.unanswered):
-        if not known.startswith("~") or (groups is not None and engine.chosen.get(known) != groups):
+        if (
+            not known.startswith("~")
+            or known.endswith(".parts")
+            or (groups is not None and engine.chosen.get(known) != groups)
+        ):
             continue
         if secret := engine.unanswered.pop(known, None):
             engine.chosen.pop(known, None)
@@ -458,7 +467,7 @@ def _keep(engine: LeasedEngine, request: LeaseRequest, error: BaseException) -> 
 
 
 def _remember(engine: LeasedEngine, request: LeaseRequest) -> None:
-    if request.id.startswith("~@"):  # a part of a lease: its home is remembered
+    if request.part:  # its home is remembered
         return
     engine.unanswered[request.id] = request.nonce
     if request.groups is not None and request.mode != "named":

@@ -136,7 +136,8 @@ class LeasedEngine(KeyedEngine, Following, Observer):
         """Treat a granted lease like a claim without a reply: the caller does not get it."""
         lease = getattr(result, "lease", result)
         if isinstance(lease, Lease) and lease.token and not lease.state.joined:
-            self.unanswered[lease.id] = lease.token.partition(".")[2].removeprefix("g")
+            engine = self if self.shards is None else self.shards.engines[self.shards.of_lease(lease.id)]
+            engine.unanswered[lease.id] = lease.token.partition(".")[2].removeprefix("g")
 
     def lost(self, lease: Lease) -> LeaseLost:
         """Mark a lease as lost, emit that event, and return the error to raise."""

@@ -86,7 +86,8 @@ class Fact:
 
     @property
     def lease_id(self) -> str | None:
-        return self.lease.id if isinstance(self.lease, Lease) else self.lease
+        lease_id = self.lease.id if isinstance(self.lease, Lease) else self.lease
+        return lease_id and lease_id.removeprefix("~@")  # of a part in one shard: the lease that it is of
 
 
 Sink: TypeAlias = Callable[[Fact], object]

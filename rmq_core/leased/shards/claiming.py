@@ -21,7 +21,7 @@ from rmq_core.leased.inspecting import glance, poll_backlog
 from rmq_core.leased.settling import give_back
 from rmq_core.leased.shards.publishing import knock
 from rmq_core.leased.shards.reclaiming import finish_parts, reclaim_home
-from rmq_core.leased.shards.state import FIRST, HOME, Sharded, checked, generation, part_id, sharded
+from rmq_core.leased.shards.state import FIRST, HOME, Sharded, checked, generation, part_id, part_ms, sharded
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, whole
@@ -60,7 +60,7 @@ def claim(
     if lease_id is not None and check_name("lease_id", lease_id).startswith("~"):
         raise errors.ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
     if lease_id is None and max_messages > _FEW:
-        lease_id = anonymous_lease_id() + HOME
+        lease_id = _in_parts(engine)
     yield from ready(engine, DISCIPLINE)
     wanted = _Wanted(max_messages, lease, owner, sequential, lease_id)
     return (yield from _waiting(engine, wanted, wait_ms))
@@ -92,8 +92,13 @@ def claim_next(
         return found
     wanted = _Wanted(max_messages, lease, ack.owner or None, False, None)
     if max_messages > _FEW:
-        wanted = wanted._replace(lease_id=anonymous_lease_id() + HOME)
+        wanted = wanted._replace(lease_id=_in_parts(engine))
     return (yield from _waiting(engine, wanted, wait_ms))
+
+
+def _in_parts(engine: LeasedEngine) -> str:
+    """Return an id for a claim in parts: that of one without a reply, which is repeated, or a new one."""
+    return next((each for each in engine.unanswered if each.endswith(HOME)), None) or anonymous_lease_id() + HOME
 
 
 def adopt(
@@ -114,11 +119,14 @@ def adopt(
         engine, lease_id, secret, engine.lease_ms(lease), "1" if owner is not None else "0", owner_of("owner", owner),
         "1" if if_owner is not None else "0", owner_of("if_owner", if_owner),
     )  # fmt: skip
+    if verdict != "owned":
+        engine.unanswered.pop(lease_id, None)
     if verdict == "taken":
         home = claiming.taken_over(engine, lease_id, rest, "")
         taken = yield from taken_parts(shards, home)
         word = "handed over" if owner is None or owner == if_owner else "taken over"
         engine.state(Operation.TAKEOVER, taken.count, taken, word=word)
+        _begin_parts(taken)
         return taken
     if verdict == "settled":
         yield from finish_parts(engine, lease_id)
@@ -167,7 +175,7 @@ def _waiting(engine: LeasedEngine, wanted: _Wanted, wait_ms: int) -> Exchange[Le
             break
         seen = yield from shards.across(shards.engines, lambda _, one: _called(one, block))  # noqa: B023  run at once
         due = [each[1] for each in seen.values() if not isinstance(each, Exception) and each[1] is not None]
-        if not any(each[0].ready for each in seen.values() if not isinstance(each, Exception)):
+        if not any(each[0].ready and not each[0].paused for each in seen.values() if not isinstance(each, Exception)):
             block = max(2, min([block, *(int(each * 1000) + 1 for each in due)]))
             reply = yield Listen(("BLPOP", engine.keys.wake, blocks_for(block)), block)
             hint = text_of(reply[1]) if reply else FIRST
@@ -233,8 +241,11 @@ def looked(shards: Sharded) -> Exchange[Mapping[str, Backlog]]:
 def polled(shards: Sharded, notify_ms: int = 0) -> Exchange[dict[str, tuple[Backlog, float | None]]]:
     """Return backlog and due time of the shards that answer; reclaim expired leases. Raises the error if none does."""
     some = len(shards.engines) > 1
-    found = yield from shards.across(shards.engines, lambda _, one: poll_backlog(one, notify_ms), hurry=some)
-    return {name: each for name, each in found.items() if not isinstance(each, Exception)} or checked(found)
+    while True:
+        before = shards.taken_back
+        found = yield from shards.across(shards.engines, lambda _, one: poll_backlog(one, notify_ms), hurry=some)
+        if shards.taken_back == before:
+            return {name: each for name, each in found.items() if not isinstance(each, Exception)} or checked(found)
 
 
 def _from_many(engine: LeasedEngine, shards: Sharded, wanted: _Wanted, lease_id: str) -> Exchange[Lease | None]:
@@ -254,6 +265,7 @@ def _from_many(engine: LeasedEngine, shards: Sharded, wanted: _Wanted, lease_id:
             taken = yield from taken_parts(shards, home, read=True)
             if taken.count:
                 engine.state(Operation.TAKEOVER, taken.count, taken, word="taken over")
+                _begin_parts(taken)
                 return taken
         else:
             home = Lease(engine.name, lease_id, owner, 0, None, None)
@@ -272,16 +284,21 @@ def _opened(engine: LeasedEngine, shards: Sharded, wanted: _Wanted, home: Lease,
         if share := min(seen[name].ready, left):
             shares[name] = share
             left -= share
+        if wanted.sequential:
+            break  # one message is in work at a time, so only one part may have one
     if not shares and home.token is None:
         return None
     if home.token is None:
         keys = engine.keys
         reply = yield script(
-            "leased/anchor", keys, lease=keys.lease(home.id), done=keys.done(home.id), lease_id=home.id, nonce=secret,
-            lease_ms=engine.lease_ms(wanted.lease), owner=home.owner,
+            "leased/anchor", keys, lease=keys.lease(home.id), done=keys.done(home.id), parts=keys.parts(home.id),
+            lease_id=home.id, nonce=secret, lease_ms=engine.lease_ms(wanted.lease), owner=home.owner,
         )  # fmt: skip
         words = text_of(reply).split(" ")
         if words[0] == "held":  # somebody else opened it just now
+            return (yield from _from_many(engine, shards, wanted, home.id))
+        if words[0] == "unfinished":  # its record that it was acked is kept for less time, or not at all
+            yield from finish_parts(engine, home.id, required=True)
             return (yield from _from_many(engine, shards, wanted, home.id))
         if words[0] == "settled":
             raise errors.LeaseAlreadySettled(home.id, int(words[1]))
@@ -291,7 +308,7 @@ def _opened(engine: LeasedEngine, shards: Sharded, wanted: _Wanted, home: Lease,
             home, token=words[1], deadline_ms=claiming.deadline_of(words[2]), named=not home.id.startswith("~")
         )
     found = yield from shards.across(
-        shares, lambda name, one: _part(one, home, shares[name], engine.lease_ms(wanted.lease))
+        shares, lambda name, one: _part(one, home, shares[name], part_ms(engine.lease_ms(wanted.lease)))
     )
     parts = {name: each for name, each in found.items() if isinstance(each, Lease)}
     for each in found.values():
@@ -301,23 +318,30 @@ def _opened(engine: LeasedEngine, shards: Sharded, wanted: _Wanted, home: Lease,
     if not parts:
         yield from give_back(engine, home, "release")
         return None
-    if wanted.sequential and len(parts) == 1:
+    if wanted.sequential:
         ((name, part),) = parts.items()
         yield from shards.at(name, _sequential(shards.engines[name], part))
     opened = _whole(home, parts)
     engine.state(Operation.CLAIM, opened.count, opened, lease_ms=engine.lease_ms(wanted.lease))
+    _begin_parts(opened)
     if opened.isolation:
         engine.state(Operation.ISOLATE, opened.count, opened, reason=str(opened.isolation))
     return opened
+
+
+def _begin_parts(lease: Lease) -> None:
+    """Note when the work on the parts began: parts that are nacked count for how long it took."""
+    for _, part in lease.parts:
+        part.state.began = lease.state.began
 
 
 def _sequential(engine: LeasedEngine, part: Lease) -> Exchange[None]:
     yield script("leased/sequential", lease=engine.keys.lease(part.id), token=part.token)
 
 
-def _part(engine: LeasedEngine, home: Lease, share: int, lease_ms: int | str) -> Exchange[Lease | None]:
+def _part(engine: LeasedEngine, home: Lease, share: int, lease_ms: int) -> Exchange[Lease | None]:
     """Claim a part of a lease in a shard, which has messages; None if others took them."""
-    request = LeaseRequest(part_id(home), "again", generation(str(home.token)), lease_ms, share, home.owner)
+    request = LeaseRequest(part_id(home), "again", generation(str(home.token)), lease_ms, share, home.owner, part=True)
     return (yield from claiming.granted_at_once(engine, request))
 
 
@@ -355,8 +379,9 @@ def taken_parts(shards: Sharded, home: Lease, *, read: bool = False) -> Exchange
 
     def one(_: str, engine: LeasedEngine) -> Exchange[Lease | None]:
         reply = yield claiming.adoption(
-            engine, part_id(home), nonce=generation(str(home.token)), lease_ms=engine.lease_ms(None), set_owner="1",
-            owner=home.owner, required="0", required_owner="", max_deliveries=0, takeovers=home.takeovers,
+            engine, part_id(home), nonce=generation(str(home.token)), lease_ms=part_ms(engine.lease_ms(None)),
+            set_owner="1", owner=home.owner, required="0", required_owner="", max_deliveries=0,
+            takeovers=home.takeovers,
         )  # fmt: skip
         verdict, _, rest = text_of(reply).partition(" ")
         if verdict == "outdated":

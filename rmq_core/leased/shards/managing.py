@@ -18,9 +18,9 @@ from rmq_core.leased.claiming import owner_of, reenter
 from rmq_core.leased.settling import NOW
 from rmq_core.leased.shards import settling
 from rmq_core.leased.shards.claiming import taken_parts
-from rmq_core.leased.shards.publishing import home_of
+from rmq_core.leased.shards.publishing import home_of, knock
 from rmq_core.leased.shards.reclaiming import is_home, reclaim_home, seized
-from rmq_core.leased.shards.state import FIRST, sharded
+from rmq_core.leased.shards.state import FIRST, checked, sharded
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.reports import ReasonGroup, SearchPage, SettleReport
 
@@ -74,6 +74,17 @@ def everywhere(operation: Operation) -> Operation:
     return run
 
 
+def waking(operation: Operation) -> Operation:
+    """Return an operation that makes messages ready, and wakes a consumer that waits for messages of any shard."""
+
+    def run(engine: LeasedEngine, /, *args: Any, **kwargs: Any) -> Exchange[Any]:
+        result = yield from operation(engine, *args, **kwargs)
+        yield from knock(sharded(engine), FIRST)
+        return result
+
+    return run
+
+
 def by_key(operation: Operation) -> Operation:
     """Return an operation that asks the shards to which a deduplication key leads, and led before."""
 
@@ -105,9 +116,7 @@ def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None =
 def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
     """Release the leases of claims whose reply never arrived."""
     shards = sharded(engine)
-    for name, one in shards.engines.items():
-        if name != FIRST:
-            yield from shards.at(name, managing.release_unanswered(one))
+    found = yield from shards.across(shards.others, lambda _, one: managing.release_unanswered(one))
     for lease_id in [each for each in engine.unanswered if is_home(each)]:
         home = yield from reenter(engine, lease_id)
         if home is not None:
@@ -116,6 +125,7 @@ def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
                 yield from settling.give_back(engine, shards, lease, "release", NOW, None)
         engine.unanswered.pop(lease_id, None)
     yield from managing.release_unanswered(engine)
+    checked(found)
 
 
 def search(engine: LeasedEngine, target: str, where: Match, *, after: str | None = None) -> Exchange[SearchPage]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from rmq_core.envelope.codec import nonce
-from rmq_core.errors import LeaseLost
+from rmq_core.errors import LeaseLost, QueueUnavailable
 from rmq_core.exchange import At, Command, Exchange, Pipeline, text_of
 from rmq_core.kernel.settling import Reclaimed
 from rmq_core.leased import reclaiming, settling
 from rmq_core.leased.claiming import adoption, deadline_of
-from rmq_core.leased.shards.state import HOME, PART, generation, part_id, sharded
+from rmq_core.leased.shards.state import HOME, PART, checked, generation, part_id, part_ms, sharded
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease
 
@@ -33,7 +33,12 @@ def reclaim(engine: LeasedEngine, lease_id: str) -> Exchange[int]:
     if lease_id.startswith(PART):
         return (yield from _ask_home(engine, lease_id))
     if engine.home is None and is_home(lease_id):
-        return (yield from reclaim_home(engine, lease_id, "3")).settled
+        try:
+            done = yield from reclaim_home(engine, lease_id, "3")
+            sharded(engine).taken_back += done.settled > 0
+            return done.settled
+        except QueueUnavailable:  # of the shard of a part; whoever claims in a moment tries again
+            return 0
     return (yield from reclaiming.reclaim(engine, lease_id))
 
 
@@ -82,18 +87,24 @@ def _ask_home(engine: LeasedEngine, name: str) -> Exchange[int]:
         return (yield from reclaiming.reclaim(engine, name))
     token, lease_id, home = text_of(head).split(" ")[0], name.removeprefix(PART), engine.home or engine
     asked = Pipeline((Command(("LINDEX", home.keys.lease(lease_id), 0)), Command(("GET", home.keys.parts(lease_id)))))
-    lives, decided = yield At(home.prefix, asked)
+    part = Lease(engine.name, name, "", 0, None, token)
+    try:
+        lives, decided = yield At(home.prefix, asked)
+    except QueueUnavailable:  # of the first shard; this one goes on
+        yield settling.extension(engine, part, _LATER_MS / 1000)
+        return 0
     for each in (lives, decided):
         if isinstance(each, Exception):
             raise each
-    part = Lease(engine.name, name, "", 0, None, token)
     if lives is not None:
         mine, present = token.partition(".")[2], generation(text_of(lives).split(" ")[0])
         if mine == present or int(mine.partition("-")[0]) < int(present.partition("-")[0]):
-            yield settling.extension(engine, part, None)  # whoever has the home ends the part, too
+            yield settling.extension(
+                engine, part, part_ms(engine.lease_ms(None)) / 1000
+            )  # whoever has the home ends the part, too
             return 0
     if decided is not None and f"{engine.keys.shard}={token}" in text_of(decided).split(" "):
-        yield settling.acking(engine, part, 0, 0)
+        yield settling.acking(engine, part, 0, engine.config.completed_log)
         return 0
     try:
         return (yield from settling.give_back(engine, part, "release")).settled
@@ -101,10 +112,12 @@ def _ask_home(engine: LeasedEngine, name: str) -> Exchange[int]:
         return 0
 
 
-def finish_parts(engine: LeasedEngine, lease_id: str, parts: dict[str, str] | None = None) -> Exchange[dict[str, int]]:
+def finish_parts(
+    engine: LeasedEngine, lease_id: str, parts: dict[str, str] | None = None, *, required: bool = False
+) -> Exchange[dict[str, int]]:
     """Ack the parts that are left of a lease whose ack is decided; return how many messages that were, by shard.
 
-    parts: their tokens by shard; None to read the record.
+    parts: their tokens by shard; None to read the record. required: raise the error of a shard that does not answer.
     """
     keys, shards, member = engine.keys, sharded(engine), f"{DECIDED}{lease_id}"
     if parts is None:
@@ -119,6 +132,8 @@ def finish_parts(engine: LeasedEngine, lease_id: str, parts: dict[str, str] | No
     found = yield from shards.across((name for name in parts if name in shards.engines), one)
     if any(isinstance(each, Exception) for each in found.values()):
         yield Command(("ZINCRBY", keys.leases, _LATER_MS, member))
+        if required:
+            checked(found)
     else:
         for each in (yield Pipeline((Command(("DEL", keys.parts(lease_id))), Command(("ZREM", keys.leases, member))))):
             if isinstance(each, Exception):

@@ -12,7 +12,7 @@ from rmq_core.leased.shards import claiming as claims
 from rmq_core.leased.shards import inspecting as looks
 from rmq_core.leased.shards import managing as changes
 from rmq_core.leased.shards import settling as settles
-from rmq_core.leased.shards.managing import by_key, everywhere, found_first, refused, summed, unstaged
+from rmq_core.leased.shards.managing import by_key, everywhere, found_first, refused, summed, unstaged, waking
 
 _SAME = {
     publishing.publish, publishing.publish_many, inspecting.settled, inspecting.server_time,
@@ -42,19 +42,19 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
     inspecting.dead_letters: looks.dead_letters,
     inspecting.browse: looks.browse,
     inspecting.browse_lease: looks.browse_lease,
-    managing.release_lease: changes.release_lease,
-    managing.expire_lease: changes.expire_lease,
+    managing.release_lease: waking(changes.release_lease),
+    managing.expire_lease: waking(changes.expire_lease),
     managing.release_unanswered: changes.release_unanswered,
     managing.search: changes.search,
     managing.dead_reasons: changes.dead_reasons,
-    managing.redrive: changes.redrive,
-    managing.redrive_some: summed(managing.redrive_some),
+    managing.redrive: waking(changes.redrive),
+    managing.redrive_some: waking(summed(managing.redrive_some)),
     managing.discard: summed(managing.discard),
     managing.purge: summed(managing.purge),
     managing.pause: everywhere(managing.pause),
-    managing.resume: everywhere(managing.resume),
+    managing.resume: waking(everywhere(managing.resume)),
     managing.edit: found_first(managing.edit),
-    managing.run_now: found_first(managing.run_now),
+    managing.run_now: waking(found_first(managing.run_now)),
     managing.cancel: found_first(managing.cancel),
     managing.forget: by_key(managing.forget),
     managing.remembered: by_key(managing.remembered),

@@ -28,17 +28,21 @@ def extend(engine: LeasedEngine, lease: Lease, by: timedelta | float | None = No
     return (yield from shards.at(name, settling.extend(shards.engines[name], lease, by)))
 
 
-def extend_all(engine: LeasedEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
-    """Extend many leases, those of a node in one write; raises the error of a shard after all others are extended."""
+def extend_all(engine: LeasedEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool | None]]:
+    """Extend many leases, those of a node in one write; return None for each whose shard does not answer.
+
+    Raises the error if none answers.
+    """
     shards, of = sharded(engine), [sharded(engine).of_lease(lease.id) for lease, _ in leases]
 
     def some(name: str, one: LeasedEngine) -> Exchange[list[bool]]:
         mine = [each for each, at in zip(leases, of, strict=True) if at == name]
         return extend_each(settling.extension(one, lease, by) for lease, by in mine)
 
-    found = checked((yield from shards.across(dict.fromkeys(of), some)))
-    kept = {name: iter(each) for name, each in found.items()}
-    return [next(kept[name]) for name in of]
+    found = yield from shards.across(dict.fromkeys(of), some)
+    answered = {name: each for name, each in found.items() if not isinstance(each, Exception)} or checked(found)
+    kept = {name: iter(each) for name, each in answered.items()}
+    return [next(kept[name]) if name in kept else None for name in of]
 
 
 def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
@@ -106,7 +110,7 @@ def give_back(
     engine: LeasedEngine, shards: Sharded, lease: Lease, verb: str, delays: str, reason: str | None
 ) -> Exchange[SettleReport]:
     """Return all parts, and then end the home."""
-    parts = dict(lease.parts)
+    parts = {name: part for name, part in lease.parts if not part.state.settled}
 
     def one(name: str, shard: LeasedEngine) -> Exchange[SettleReport]:
         return settling.give_back(shard, parts[name], verb, delays, reason)

@@ -28,6 +28,7 @@ HOME = ".parts"
 """How the ids that the queue makes for leases in parts end."""
 SLOTS = 16384
 _REST_S = 10.0
+_PART_MS = 600_000
 
 
 class Sharded:
@@ -38,6 +39,8 @@ class Sharded:
         self.engines: dict[str, LeasedEngine] = {}
         self.away: dict[str, float] = {}
         """Shards that did not answer, and until when nothing is asked of them that others can do."""
+        self.taken_back = 0
+        """How many leases in parts were taken back: then shards may have more than they said just before."""
         self._turn = self._claims = randrange(1000)  # so that not all clients begin with the same one
 
     def use(self, known: Shards) -> None:
@@ -161,6 +164,11 @@ def slot_of(queue: str, shard: str) -> int:
 def part_id(lease: Lease | str) -> str:
     """Return the id of the parts of a lease."""
     return PART + (lease if isinstance(lease, str) else lease.id)
+
+
+def part_ms(lease_ms: int | str) -> int:
+    """Return for how long a part is left alone: at most 10 minutes, as one that nobody knows of waits so long."""
+    return min(lease_ms, _PART_MS) if isinstance(lease_ms, int) else _PART_MS
 
 
 def generation(token: str) -> str:

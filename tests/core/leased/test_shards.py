@@ -15,7 +15,8 @@ import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, Match, NewMessage, Overflow
 from rmq_core.asyncio import WaitHub
-from rmq_core.errors import ConfigurationError, LeaseLost, QueueFull
+from rmq_core.errors import ConfigurationError, LeaseLost, QueueFull, QueueUnavailable
+from rmq_core.leased import settling
 from rmq_core.leased.aio import read_all
 from rmq_core.leased.queue import backlogs
 from rmq_core.leased.shards.resharding import spread
@@ -458,3 +459,160 @@ def test_a_programs_own_settings_give_way_to_shards(world: World, own: dict[str,
         queue.publish(str(number))
     assert queue.config.lease == 77
     assert sorted(map(int, drained(queue))) == list(range(9))
+
+
+def test_an_id_is_free_only_when_all_parts_of_its_former_lease_are_acked(world: World) -> None:
+    """A lease from which messages were released leaves no record of its ack, so its id may come again at once."""
+    queue, other = in_shards(world), world.queue()
+    for number in range(30):
+        queue.publish(str(number))
+    lease = queue.claim(max_messages=30, lease_id="run")
+    queue.release(lease, [lease.messages[0]])
+    _stop_after(queue, 2)  # it dies after the ack was decided
+    with suppress(_Stopped):
+        queue.ack(lease)
+    assert keys_of(world, "*:parts:run")
+    again = other.claim(max_messages=30, lease_id="run")
+    assert [message.payload for message in again.messages] == [lease.messages[0].payload]
+    other.ack(again)
+    assert other.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_part_that_nobody_knows_of_comes_back(world: World) -> None:
+    """Of a lease that never expires, whose client died while it claimed, so that only a part is left."""
+    queue = in_shards(world, lease=None)
+    for number in range(30):
+        queue.publish(str(number))
+    lease = queue.claim(max_messages=30, lease_id="run")
+    world.client.delete("rmq:{q}:lease:run")
+    world.client.zrem("rmq:{q}:leases", "run")
+    for name, _ in lease.parts:
+        key = "rmq:{q}:leases" if name == "0" else f"rmq:shard:{{q~{name}}}:leases"
+        (deadline,) = [score for _, score in world.client.zrange(key, 0, -1, withscores=True)]
+        assert 0 < deadline - time.time() * 1000 < 700_000
+        world.client.zadd(key, {f"~@{lease.id}": 1})
+    assert len(drained(queue)) == 30
+
+
+def test_a_claim_gets_what_it_takes_back_in_other_shards(world: World) -> None:
+    queue = in_shards(world)
+    for number in range(9):  # wherever the message is, and wherever the claim begins
+        queue.publish(str(number))
+        assert queue.claim(lease_id=f"run{number}").count == 1
+        world.client.zadd("rmq:{q}:leases", {f"run{number}": 1})
+        assert drained(queue) == [str(number)]
+
+
+def test_a_paused_queue_keeps_no_waiting_consumer_busy(world: World) -> None:
+    queue = in_shards(world)
+    queue.publish("x")
+    queue.admin.pause()
+    before = world.client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    waiting = world.in_background(world.queue().claim, wait=20)
+    time.sleep(0.5)
+    assert world.client.info("commandstats")["cmdstat_evalsha"]["calls"] - before < 30
+    queue.admin.resume()
+    assert waiting.result(3).count == 1
+
+
+@pytest.mark.parametrize("how", ["redrive", "release", "run now"])
+def test_what_operators_make_ready_wakes_consumers(world: World, how: str) -> None:
+    queue = in_shards(world, max_deliveries=1)
+    queue.publish("x", delay=60 if how == "run now" else None)
+    lease = None if how == "run now" else queue.claim(lease_id="run")
+    if how == "redrive":
+        queue.nack(lease)
+    waiting = world.in_background(world.queue().claim, wait=20)
+    time.sleep(0.3)
+    if how == "redrive":
+        queue.admin.redrive()
+    elif how == "release":
+        queue.admin.release_lease("run")
+    else:
+        queue.admin.run_now(queue.admin.browse("delayed").messages[0].id)
+    assert waiting.result(3).count == 1
+
+
+@pytest.mark.parametrize("lease_id", [None, "run"])
+def test_closing_leaves_an_adopted_lease_alone_and_releases_an_unanswered_one(
+    world: World, lease_id: str | None
+) -> None:
+    queue, other = in_shards(world), world.queue()
+    for number in range(3):
+        queue.publish(str(number))
+    lease = queue.claim(max_messages=3, lease_id=lease_id)
+    engine_of(queue).keep(lease)
+    if lease_id is None:
+        queue.close()
+        assert other.stats().leased == 0
+        return
+    queue.adopt(lease.id, owner="me")
+    queue.close()
+    assert other.stats().leased == 3
+
+
+def test_a_large_claim_without_a_reply_is_repeated(world: World) -> None:
+    queue = in_shards(world)
+    for _ in range(5):
+        queue.publish_many("x" for _ in range(1000))
+    lease = queue.claim(max_messages=LARGE)
+    engine_of(queue).keep(lease)
+    for _ in range(3):
+        assert queue.claim() is not None  # from a shard each, of what is left
+    again = queue.claim(max_messages=LARGE)
+    assert (again.id, again.count, again.takeovers) == (lease.id, lease.count, 0)
+
+
+def test_a_lease_in_parts_is_claimed_once_for_its_watchers(world: World) -> None:
+    events: list[Any] = []
+    queue = world.queue(on_event=events.append)
+    queue.admin.configure(shards=3)
+    for number in range(3):
+        queue.publish(str(number))
+    lease = queue.claim(max_messages=3, lease_id="run")
+    queue.nack(lease)
+    seen = [(str(event.operation), event.count) for event in events if event.claim_id == "run"]
+    assert seen == [("claim", 3), ("nack", 1), ("nack", 1), ("nack", 1)]
+    assert not [event for event in events if event.claim_id and event.claim_id.startswith("~")]
+
+
+def test_a_sequential_lease_has_one_message_in_work(world: World) -> None:
+    queue = in_shards(world)
+    for number in range(30):
+        queue.publish(str(number))
+    lease = queue.claim(max_messages=30, lease_id="run", sequential=True)
+    assert len(lease.parts) == 1
+    queue.admin.expire_lease("run")
+    counts = Counter(message.deliveries for message in queue.admin.peek(30))
+    assert counts == {0: 29, 1: 1}
+
+
+def test_a_part_that_is_settled_is_not_returned_again(world: World) -> None:
+    events: list[Any] = []
+    queue = world.queue(on_event=events.append)
+    queue.admin.configure(shards=3)
+    for number in range(6):
+        queue.publish(str(number))
+    lease = queue.claim(max_messages=6, lease_id="run")
+    queue.ack(lease, lease.messages[: lease.parts[0][1].count])
+    queue.nack(lease)
+    assert not [event for event in events if str(event.operation) == "lost"]
+    assert len(drained(queue)) == 4
+
+
+def test_heartbeats_of_other_shards_go_on_while_one_is_away(world: World) -> None:
+    queue = in_shards(world)
+    for number in range(3):
+        queue.publish(str(number))
+    leases = [queue.claim() for _ in range(3)]
+    engine = engine_of(queue)
+    away = engine.shards.of_lease(leases[0].id)  # type: ignore[union-attr]
+    exchange = engine.routed(settling.extend_all)(engine, [(lease, None) for lease in leases])
+    want = next(exchange)
+    replies = [
+        QueueUnavailable("away") if part.prefix == engine.shards.engines[away].prefix else [b"1"]  # type: ignore[union-attr]
+        for part in want.parts
+    ]
+    with pytest.raises(StopIteration) as stop:
+        exchange.send(replies)
+    assert stop.value.value == [None, True, True]
