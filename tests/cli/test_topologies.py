@@ -110,6 +110,7 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     walk("run-now", queue, *walk.ids("peek", "--state", "delayed"))
     held(queue, 2)
     walk("groups", queue)
+    walk("shards", queue)
     walk("publications", queue)
     leases = walk.ids("leases")
     assert len(leases) == 2

@@ -80,7 +80,7 @@ def test_a_call_that_meets_the_one_line_between_two_policies_is_sent_again(world
         "backlog": queue.backlog,
     }
     driver, met = driver_of(queue), 0
-    perform = driver._perform
+    perform = driver.perform
     with LeasedQueue(world.url, "q") as other:
 
         def late(want: Any, patience: Any) -> Any:
@@ -90,7 +90,7 @@ def test_a_call_that_meets_the_one_line_between_two_policies_is_sent_again(world
                 configure(other, "fair")
             return perform(want, patience)
 
-        driver._perform = late
+        driver.perform = late
         configure(other, None)
         assert calls[name]()
     assert met == 1
