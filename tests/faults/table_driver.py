@@ -93,7 +93,7 @@ class Life:
                     self.reach("computed", number)
                     return rows_of(numbers)
 
-                names = [BatchName(name_of([info_of(queue, lease.id)]), 0)]
+                names = [BatchName(name_of(info_of(queue, lease.id)), 0)]
                 appended = append_under(names, log(self.kit), computed, lambda _: None)
                 self.reach("committed" if appended else "found", number)
                 queue.ack(lease)
