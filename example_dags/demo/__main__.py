@@ -1,4 +1,4 @@
-"""`python -m example_dags.demo [--crash]`: run the main job through both orchestrators, then groups, and check all."""
+"""`python -m example_dags.demo [--crash] [--cluster]`: run the main job in both orchestrators, then groups; check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from example_dags.demo import airflow_side, dagster_side, turns
-from example_dags.demo.outcome import Outcome, summary
+from example_dags.demo.outcome import Outcome, summary, table_of_shards
 from example_dags.demo.place import Place
 from example_dags.demo.processes import ChildFailed
 from example_dags.demo.progress import Progress
@@ -20,9 +20,10 @@ def main() -> int:
     options = _options()
     for polite in (signal.SIGINT, signal.SIGTERM):  # a background shell ignores SIGINT, and children would inherit that
         signal.signal(polite, signal.default_int_handler)
-    place, progress = Place(options.directory), Progress()
+    place, progress = Place(options.directory, cluster=options.cluster), Progress()
     place.clear()
     try:
+        place.start_redis()
         outcomes = [side.run(place, progress, crash=options.crash) for side in (airflow_side, dagster_side)]
         claimed = turns.run(place, progress)
     except ChildFailed as error:
@@ -33,16 +34,20 @@ def main() -> int:
         return 130
     finally:
         place.stop_redis()
-    return judge(outcomes, claimed, crash=options.crash)
+    return judge(place, outcomes, claimed, crash=options.crash)
 
 
-def judge(outcomes: list[Outcome], claimed: Turns, *, crash: bool) -> int:
+def judge(place: Place, outcomes: list[Outcome], claimed: Turns, *, crash: bool) -> int:
     """Print the tables, and which figures are wrong; return 0 if there are none, else 1."""
     print(summary(outcomes))
     print(claimed.summary())
+    if place.cluster:
+        print(table_of_shards(outcomes, place.cluster.node_of))
     wrong = [mismatch for outcome in (*outcomes, claimed) for mismatch in outcome.mismatches()]
     if crash:
         wrong += [f"{outcome.orchestrator}: no driver was killed" for outcome in outcomes if not outcome.crash]
+    if place.cluster:
+        wrong += [mismatch for outcome in outcomes for mismatch in outcome.misplaced()]
     for mismatch in wrong:
         print(f"WRONG: {mismatch}", file=sys.stderr)
     if not wrong:
@@ -53,6 +58,8 @@ def judge(outcomes: list[Outcome], claimed: Turns, *, crash: bool) -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m example_dags.demo", description=__doc__)
     parser.add_argument("--crash", action="store_true", help="kill the Spark driver with SIGKILL in mid-job")
+    about = "on a Redis Cluster of three nodes, with the main job's queues in shards"
+    parser.add_argument("--cluster", action="store_true", help=about)
     about = "the directory of all files of the demo; its content is deleted first"
     parser.add_argument("--directory", type=Path, default=Path("build/demo"), help=about)
     return parser.parse_args()

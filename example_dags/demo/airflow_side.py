@@ -52,7 +52,7 @@ def run(place: Place, progress: Progress, *, crash: bool) -> Outcome:
             time.sleep(LOOK_S)
         if not (results / "airflow.json").exists():
             raise child.failure("ended before the task report had written its counts")
-    return _outcome(home, results, watch.crash)
+    return _outcome(home, results, watch)
 
 
 def _deploy(dags: Path) -> Path:
@@ -101,7 +101,7 @@ def _tell_tasks(home: Path, progress: Progress) -> None:
         progress.watch("airflow", name, one.state)
 
 
-def _outcome(home: Path, results: Path, crash: str | None) -> Outcome:
+def _outcome(home: Path, results: Path, watch: QueueWatch) -> Outcome:
     counts = json.loads((results / "airflow.json").read_text())
     figures = {
         "items published": counts["published"],
@@ -113,7 +113,8 @@ def _outcome(home: Path, results: Path, crash: str | None) -> Outcome:
         "rows written": counts["rows"],
         "rows written, United": counts["united_rows"],
     }
-    return Outcome("Airflow", figures, _seconds(home), results, plot(results, results / "delays.png"), crash)
+    picture = plot(results, results / "delays.png")
+    return Outcome("Airflow", figures, _seconds(home), results, picture, watch.crash, watch.shards)
 
 
 def _seconds(home: Path) -> dict[str, float]:

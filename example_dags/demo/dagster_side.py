@@ -46,8 +46,9 @@ def run(place: Place, progress: Progress, *, crash: bool) -> Outcome:
         report = Report(instance, worked)
         left = {"dead letters": stats.dead, "items left in the queue": stats.ready + stats.delayed + stats.leased}
         return Outcome(
-            "Dagster", report.figures(results) | left, report.seconds(), results, results / "delays.png", watch.crash
-        )
+            "Dagster", report.figures(results) | left, report.seconds(), results, results / "delays.png", watch.crash,
+            watch.shards,
+        )  # fmt: skip
 
 
 def _environment(place: Place, home: Path, results: Path, marker: Path | None) -> dict[str, str]:

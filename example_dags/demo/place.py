@@ -5,27 +5,44 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from example_dags.demo.cluster import NODES, Cluster
 from rmq_core import LeasedQueue, embedded
 
 
 class Place:
-    """`build/demo`, with an embedded Redis in it."""
+    """`build/demo`, with an embedded Redis in it, or else a Redis Cluster, in which queues are stored in shards."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, cluster: bool = False) -> None:
         self.root = root.absolute()
         self._redis = self.root / "redis"
-        self.redis_url = f"embedded://{self._redis}"
+        self.cluster = Cluster(self._redis) if cluster else None
+
+    @property
+    def redis_url(self) -> str:
+        """The URL of the server, or of the cluster once it has started."""
+        return self.cluster.url if self.cluster else f"embedded://{self._redis}"
 
     def clear(self) -> None:
         """Remove the files and the Redis server of an earlier demo."""
-        self.stop_redis()
+        embedded.stop(self._redis)
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.mkdir(parents=True)
 
-    def queue(self, name: str) -> LeasedQueue:
-        """Open a queue; start the server unless it runs."""
-        return LeasedQueue(self.redis_url, name)
+    def start_redis(self) -> None:
+        """Start the cluster; the embedded server starts with the first client. Raises ChildFailed."""
+        if self.cluster:
+            self.cluster.start()
+
+    def queue(self, name: str, *, grouped: bool = False) -> LeasedQueue:
+        """Open a queue. In the cluster, store it in shards unless it is `grouped`: groups have one order."""
+        queue = LeasedQueue(self.redis_url, name)
+        if self.cluster and not grouped:
+            queue.admin.configure(shards=NODES)
+        return queue
 
     def stop_redis(self) -> None:
-        """End the embedded server if it runs."""
-        embedded.stop(self._redis)
+        """End the server, or the cluster, if it runs."""
+        if self.cluster:
+            self.cluster.stop()
+        else:
+            embedded.stop(self._redis)

@@ -52,7 +52,7 @@ class Turns:
 def run(place: Place, progress: Progress) -> Turns:
     """Publish a year of each airline, and a rerun of December; work until nothing is left; report."""
     results = place.root / "results" / "carriers"
-    with place.queue(QUEUE) as queue:
+    with place.queue(QUEUE, grouped=True) as queue:
         queue.admin.configure(groups="fair")
         progress.say(
             "groups", "publishing one airline's year after the other, then a rerun of December with a priority"

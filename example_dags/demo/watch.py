@@ -24,6 +24,8 @@ class QueueWatch:
         self._held: LeaseInfo | None = None
         self._killed_at: float | None = None
         self.crash: str | None = None
+        self.shards: dict[int, int] = {}
+        """By the slot of each shard, how many of the queue's messages a lease held there."""
 
     def poll(self) -> None:
         """Report the changes since the last poll."""
@@ -35,6 +37,9 @@ class QueueWatch:
             self._progress.say(self._who, "the Spark driver was killed with SIGKILL in mid-job")
             if self._tasks:
                 self._tasks.unlink(missing_ok=True)  # the retry starts with no task done
+        for shard in self._queue.admin.shards():
+            if shard.stats:
+                self.shards[shard.slot] = max(self.shards.get(shard.slot, 0), shard.stats.leased)
         leases = self._queue.admin.leases()
         for lease in leases:
             if self._held is None or lease.fence != self._held.fence:
