@@ -136,7 +136,9 @@ def _count_tasks(tracker: StatusTracker, target: Path, ended: threading.Event) -
         begun = [stage for stage in stages if stage and stage.numActiveTasks + stage.numCompletedTasks]
         if begun:
             done, total = sum(stage.numCompletedTasks for stage in begun), sum(stage.numTasks for stage in begun)
-            target.write_text(f"{done} {total}")
+            written = target.with_suffix(".new")
+            written.write_text(f"{done} {total}")
+            written.replace(target)  # the reader never finds an empty file
 
 
 def crash_once() -> None:
