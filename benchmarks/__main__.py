@@ -29,6 +29,7 @@ from benchmarks import (
     message_queue,
     processes,
     report,
+    shards,
     spark_json,
     spark_read,
     spark_transfer,
@@ -50,8 +51,8 @@ ratios, with their quartiles in brackets. The server has a core of its own. The 
 for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time is measured from the
 publisher's send to the moment another process has the message. The async façade is compared with `redis.asyncio`.
 Memory is the growth of `used_memory`. Queues with groups are compared with a plain one, in processor time of the
-server. The docstrings of the benchmark modules give details. Rates and times are
-context: they apply only to this machine."""
+server, and queues in shards in that of the busiest of three nodes. The docstrings of the benchmark modules give
+details. Rates and times are context: they apply only to this machine."""
 BESIDE = """\
 # RMQ compared with other libraries
 
@@ -81,6 +82,7 @@ class Effort:
     levels: tuple[int, ...]
     crowd_rounds: int
     chunked: int
+    shards: tuple[int, int, float]
     sides: int
     rings: int
     job_rounds: int
@@ -91,12 +93,12 @@ class Effort:
 
 FULL = Effort(
     loops=100, batches=60, wakes=1500, idle_s=10, kept=50_000, flight_rounds=15, levels=(1, 10**3, 10**5, 10**6),
-    crowd_rounds=3, chunked=10**6, sides=40, rings=150, job_rounds=9,
+    crowd_rounds=3, chunked=10**6, shards=(15, 10**5, 6), sides=40, rings=150, job_rounds=9,
     spark_rounds=9, spark_messages=200_000, spark_streamed=10**7,
 )  # fmt: skip
 QUICK = Effort(
     loops=15, batches=8, wakes=200, idle_s=6, kept=10_000, flight_rounds=4, levels=(1, 10**3, 10**4),
-    crowd_rounds=1, chunked=10**5, sides=5, rings=20, job_rounds=1,
+    crowd_rounds=1, chunked=10**5, shards=(3, 10**4, 2), sides=5, rings=20, job_rounds=1,
     spark_rounds=2, spark_messages=20_000, spark_streamed=10**5,
 )  # fmt: skip
 
@@ -113,6 +115,7 @@ def measurements(server: str, effort: Effort) -> dict[str, Callable[[], Findings
         "batches": on_one(batches.measure, effort.batches),
         "async_batches": on_one(async_batches.measure, effort.batches),
         "groups": lambda: _groups(server, effort.batches),
+        "shards": lambda: shards.measure(server, *effort.shards),
         "waking": on_one(waking.measure, effort.wakes),
         "idling": on_one(idling.measure, effort.idle_s),
         "memory": lambda: _memory(effort.kept),

@@ -47,6 +47,8 @@ rmq:{q}:differing    zset    programs whose configs differ from them -> when the
 rmq:{q}:journal      stream  who published, claimed and settled which messages, off by default
 rmq:{q}:ready:0      list    what `ready` is elsewhere, in a queue of several shards: format 3
 rmq:{q}:epoch        string  number of the last change of the shards that this one knows of
+rmq:{q}:parked       zset    consumer that waits for messages of any shard -> ms, when that expires
+rmq:{q}:knocks       list    shards that have messages for these; expires
 rmq:{q}:parts:<id>   string  parts of an acked lease that are acked from now on: "<shard>=<token> ..."
 rmq:{q}:channel      pubsub  one notification for the watchers that requested one
 rmq:shard:{q~s}:...          the same for the shard `s` of a queue, as far as it needs them
@@ -148,6 +150,8 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     expiring: bytes
     overdue: bytes
     wanted: bytes
+    parked: bytes
+    knocks: bytes
     news: bytes
     epoch: bytes
     layouts = ("", "grouped", "sharded")

@@ -106,11 +106,11 @@ def glance(engine: LeasedEngine, notify_ms: int = 0, groups: str | None = None, 
 
 
 def poll_backlog(
-    engine: LeasedEngine, notify_ms: int = 0, groups: str | None = None
+    engine: LeasedEngine, notify_ms: int = 0, groups: str | None = None, watcher: str = "*"
 ) -> Exchange[tuple[Backlog, float | None]]:
     """Reclaim expired leases; return the backlog and the seconds until the next due time. Arguments as for `glance`."""
     while True:
-        seen = yield from glance(engine, notify_ms, groups)
+        seen = yield from glance(engine, notify_ms, groups, watcher)
         if not (yield from reclaim_all(engine, seen.late)):
             return seen.backlog, seen.due_s
 

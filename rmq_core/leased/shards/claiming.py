@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from rmq_core.kernel.registry import ready
 from rmq_core.leased import claiming
 from rmq_core.leased.claiming import LeaseRequest, owner_of, ungrouped
 from rmq_core.leased.config import DISCIPLINE
-from rmq_core.leased.inspecting import glance, poll_backlog
+from rmq_core.leased.inspecting import poll_backlog
 from rmq_core.leased.settling import give_back
 from rmq_core.leased.shards.publishing import knock
 from rmq_core.leased.shards.reclaiming import finish_parts, reclaim_home
@@ -29,6 +29,8 @@ from rmq_core.reports import Backlog
 
 _FEW = _AT_HAND = 4000
 """So many messages come from one shard, if that has some; and so many come with a claim in parts."""
+_LOOK_MS = 5000
+"""A consumer that waits looks for messages at least this often."""
 
 
 class _Wanted(NamedTuple):
@@ -162,57 +164,59 @@ def _is_of(part: Lease, home: Lease) -> bool:
 
 def _waiting(engine: LeasedEngine, wanted: _Wanted, wait_ms: int) -> Exchange[Lease | None]:
     """Claim; between attempts, wait at the first shard until a publisher says which shard has messages."""
-    found = yield from _attempt(engine, wanted)
+    shards = sharded(engine)
+    found = yield from _attempt(engine, wanted, (shards.next_claim(),))
+    if found is None and not wait_ms and wanted.lease_id is None:
+        return (yield from _attempt(engine, wanted, _fullest((yield from polled(shards)))))
     if found is not None or not wait_ms:
         return found
-    waiter, until, hint = f"w{nonce()}", 0, FIRST
+    keys, waiter, until, hint, soon = engine.keys, f"w{nonce()}", 0, FIRST, False
     while True:
         shards = sharded(engine)
-        _, now = yield script("leased/park", engine.keys, waiter=waiter, block_ms=min(5000, wait_ms))
+        now = yield script("leased/park", keys, waiter=waiter, block_ms=min(_LOOK_MS, wait_ms))
         until = until or now + wait_ms
-        block = min(5000, until - now)
+        block = min(_LOOK_MS, until - now)
         if block <= 0:
             break
-        seen = yield from shards.across(shards.engines, lambda _, one: _called(one, block))  # noqa: B023  run at once
-        due = [each[1] for each in seen.values() if not isinstance(each, Exception) and each[1] is not None]
-        if not any(each[0].ready and not each[0].paused for each in seen.values() if not isinstance(each, Exception)):
-            block = max(2, min([block, *(int(each * 1000) + 1 for each in due)]))
-            reply = yield Listen(("BLPOP", engine.keys.wake, blocks_for(block)), block)
-            hint = text_of(reply[1]) if reply else FIRST
-        found = yield from _attempt(engine, wanted, hint)
+        seen = yield from polled(shards, block + 2000, "@")
+        some = _fullest({name: each for name, each in seen.items() if not each[0].paused})
+        if not some:
+            due_ms = min((int(due * 1000) + 1 for _, due in seen.values() if due is not None), default=block)
+            soon, block = due_ms < block, max(2, min(block, due_ms))
+            reply = yield Listen(("BLPOP", keys.knocks, blocks_for(block)), block)
+            some = [text_of(reply[1])] if reply else []
+        if some:
+            hint = some[0]
+            found = yield from _attempt(engine, wanted, some)
         if found is not None:
             break
-    yield script("leased/park", engine.keys, waiter=waiter, block_ms=0)
+    yield script("leased/park", keys, waiter=waiter, block_ms=0)
     if found is not None:
-        yield from knock(sharded(engine), hint)  # the next one that waits looks whether there is more
+        yield from _pass_on(sharded(engine), hint, soon)
     return found
 
 
-def _called(engine: LeasedEngine, block_ms: int) -> Exchange[tuple[Backlog, float | None]]:
-    """Ask a shard to let its publishers wake consumers; return what it has, and when that changes by itself."""
-    if engine.home is None:
-        return (yield from poll_backlog(engine))
-    seen = yield from glance(engine, block_ms + 2000, watcher="@")
-    return (seen.backlog, 0.0 if seen.late else seen.due_s)
+def _pass_on(shards: Sharded, name: str, soon: bool) -> Exchange[None]:
+    """Wake another consumer if the shard has more, or if somebody has to look at a time that this one knew of."""
+    if not soon and name in shards.engines:
+        seen = (yield from shards.across((name,), lambda _, one: poll_backlog(one), hurry=True))[name]
+        soon = isinstance(seen, Exception) or seen[0].ready > 0
+    if soon:
+        yield from knock(shards, name)
 
 
-def _attempt(engine: LeasedEngine, wanted: _Wanted, hint: str = "") -> Exchange[Lease | None]:
-    shards = sharded(engine)
-    if wanted.lease_id is None:
-        return (yield from _from_one(shards, wanted, hint))
-    return (yield from _from_many(engine, shards, wanted, wanted.lease_id))
+def _fullest(seen: Mapping[str, tuple[Backlog, float | None]]) -> list[str]:
+    """Return the shards that have messages, the fullest first."""
+    return sorted((name for name, (each, _) in seen.items() if each.ready), key=lambda name: -seen[name][0].ready)
 
 
-def _from_one(shards: Sharded, wanted: _Wanted, hint: str) -> Exchange[Lease | None]:
-    """Claim from one shard: the next in turn, or else the fullest."""
-    first = hint if hint in shards.engines else shards.next_claim()
-    found = yield from _claimed(shards, first, wanted)
-    if isinstance(found, Lease):
-        return found
-    seen = yield from looked(shards)
-    for name in sorted(seen, key=lambda name: -seen[name].ready):
-        if seen[name].ready:
-            found = yield from _claimed(shards, name, wanted)
+def _attempt(engine: LeasedEngine, wanted: _Wanted, names: Iterable[str]) -> Exchange[Lease | None]:
+    """Claim from the first of these shards that has something; a lease in parts from all shards."""
+    if wanted.lease_id is not None:
+        return (yield from _from_many(engine, sharded(engine), wanted, wanted.lease_id))
+    for name in names:
+        if name in sharded(engine).engines:
+            found = yield from _claimed(sharded(engine), name, wanted)
             if isinstance(found, Lease):
                 return found
     return None
@@ -238,12 +242,21 @@ def looked(shards: Sharded) -> Exchange[Mapping[str, Backlog]]:
     return {name: seen for name, (seen, _) in (yield from polled(shards)).items()}
 
 
-def polled(shards: Sharded, notify_ms: int = 0) -> Exchange[dict[str, tuple[Backlog, float | None]]]:
-    """Return backlog and due time of the shards that answer; reclaim expired leases. Raises the error if none does."""
+def polled(
+    shards: Sharded, notify_ms: int = 0, watcher: str = "*"
+) -> Exchange[dict[str, tuple[Backlog, float | None]]]:
+    """Return backlog and due time of the shards that answer; reclaim expired leases. Raises the error if none does.
+
+    notify_ms, watcher: as for `glance`.
+    """
     some = len(shards.engines) > 1
+
+    def look(_: str, one: LeasedEngine) -> Exchange[tuple[Backlog, float | None]]:
+        return poll_backlog(one, notify_ms, watcher=watcher)
+
     while True:
         before = shards.taken_back
-        found = yield from shards.across(shards.engines, lambda _, one: poll_backlog(one, notify_ms), hurry=some)
+        found = yield from shards.across(shards.engines, look, hurry=some)
         if shards.taken_back == before:
             return {name: each for name, each in found.items() if not isinstance(each, Exception)} or checked(found)
 

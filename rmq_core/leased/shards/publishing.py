@@ -13,7 +13,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.kernel.settings import fresh
 from rmq_core.leased import publishing
 from rmq_core.leased.publishing import Chunk
-from rmq_core.leased.shards.state import FIRST, Sharded, checked, sharded
+from rmq_core.leased.shards.state import Sharded, checked, sharded
 from rmq_core.leased.state import LeasedEngine
 
 _ATTEMPTS = 20
@@ -126,7 +126,7 @@ def _stored_in(shards: Sharded, parts: Mapping[str, Chunk]) -> Exchange[list[tup
         if isinstance(got, Exception):
             continue
         reply, _, waits = got
-        if waits is not None and name != FIRST and reply.startswith(b"accepted"):
+        if waits is not None and reply.startswith(b"accepted"):
             yield from knock(shards, name)
     return [(reply, confirmed) for reply, confirmed, _ in checked(found).values()]
 

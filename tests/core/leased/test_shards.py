@@ -172,7 +172,7 @@ def test_waiting_consumers_are_woken_by_any_shard(world: World) -> None:
     queue = in_shards(world)
     waiting = [world.in_background(world.queue().claim, wait=20) for _ in range(4)]
     deadline = time.monotonic() + 10
-    while world.client.zcard("rmq:{q}:waiters") < 4:
+    while world.client.zcard("rmq:{q}:parked") < 4:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     for number in range(4):
