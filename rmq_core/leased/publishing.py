@@ -285,12 +285,13 @@ def _publish_many(
     delay: timedelta | float | None,
     headers: Mapping[str, str] | None,
 ) -> Exchange[PublishReport]:
-    tally = _Tally(engine, headers)
+    tally = Tally(engine, headers)
     try:
         chunks = yield from _encoding(engine, payloads, dedup_key, delay, headers, tally.clock)
         if not engine.registered:
             engine.registered = yield from register(engine.name, DISCIPLINE)
-        while window := list(itertools.islice(chunks, _WINDOW)):
+        width = _WINDOW if engine.shards is None else max(_WINDOW, len(engine.shards.map.names))
+        while window := list(itertools.islice(chunks, width)):
             yield from _send(engine, window, tally)
     except RedisMessageQueueError as error:
         error.report = tally.report()
@@ -319,13 +320,7 @@ def _encoding(
     bound = config.max_ready if engine.shards is None else engine.shards.bound
     pieces = _pieces(payloads, bound or _COLUMN)
     first = list(itertools.islice(pieces, 1))
-    plain = (
-        dedup_key is None
-        and delay is None
-        and engine.shards is None
-        and not deduplicates(engine)
-        and config.overflow != Overflow.DROP_OLDEST
-    )
+    plain = dedup_key is None and delay is None and not deduplicates(engine) and config.overflow != Overflow.DROP_OLDEST
     if plain and first and len(first[0]) >= _MANY:
         with suppress(ScriptFailed):  # the user may use no transactions
             clock.take((yield script("leased/now", engine.keys)._replace(appended=Appended(engine.keys.ready))))
@@ -417,14 +412,11 @@ def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
     yield Chunk.of(chunk)
 
 
-def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
+def _send(engine: LeasedEngine, window: list[Chunk], tally: Tally) -> Exchange[None]:
     if engine.shards is not None:
-        for chunk in window:
-            reply, confirmed = yield from engine.shards.stored(chunk)
-            tally.add(chunk, reply)
-            check(engine, "published", confirmed)
+        yield from engine.shards.stored_many(window, tally)
         return
-    calls = [_append(engine, chunk, tally.clock) or call_of(engine, chunk) for chunk in window]
+    calls = [append_or_call(engine, chunk, tally.clock) for chunk in window]
     chained = len(calls) > 1 and not engine.config.durability
     replies = (yield Chain(tuple(calls))) if chained else [b""] * len(calls)
     for call, chunk, answer in zip(calls, window, replies, strict=True):
@@ -481,7 +473,7 @@ def _state_replaced(engine: LeasedEngine, ids: Sequence[bytes], by: Mapping[str,
     engine.state(Operation.REPLACE, len(ids), message_id=named[0] if len(ids) == 1 else None, ids=named, by=by)
 
 
-class _Tally:
+class Tally:
     """The running totals for the PublishReport."""
 
     def __init__(self, engine: LeasedEngine, headers: Mapping[str, str] | None) -> None:
@@ -510,6 +502,10 @@ class _Tally:
         self.engine.state(Operation.DROP, dropped)
         if replaced:
             _state_replaced(self.engine, replaced, self.headers or {})
+
+    def skip(self, chunk: Chunk) -> None:
+        """Note messages that were not stored, and are no duplicates, before others that are."""
+        self.ids += [None] * len(chunk.ids)
 
     def report(self) -> PublishReport:
         return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids), self.replaced)
@@ -581,11 +577,11 @@ def call_of(engine: LeasedEngine, chunk: Chunk) -> Call:
     return confirming(engine, call)
 
 
-def _append(engine: LeasedEngine, chunk: Chunk, clock: ServerClock) -> Call | None:
-    """Return the call that appends the messages to ready by a plain command; None if a script has to add them."""
-    appended = None if engine.keys.layout else chunk.appended_to(engine.keys.ready, clock)
+def append_or_call(engine: LeasedEngine, chunk: Chunk, clock: ServerClock) -> Call:
+    """Return the call that appends the messages to ready by a plain command, or the one whose script adds them."""
+    appended = None if engine.keys.layout == "grouped" else chunk.appended_to(engine.keys.ready, clock)
     if appended is None:
-        return None
+        return call_of(engine, chunk)
     call = script(
         "leased/accept", engine.keys, engine.settings, count=len(chunk.ids),
         stamp_ms=chunk.stamp_ms,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 from zlib import crc32
 
-from rmq_core.errors import ScriptFailed
+from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Command, Exchange, Pipeline, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.settings import fresh
 from rmq_core.leased import publishing
-from rmq_core.leased.publishing import Chunk
+from rmq_core.leased.publishing import Chunk, ServerClock, Tally
 from rmq_core.leased.shards.state import Sharded, checked, sharded
 from rmq_core.leased.state import LeasedEngine
 
 _ATTEMPTS = 20
+_NO_CLOCK = ServerClock()
 _MARGIN_MS = 600_000
 """How far the clocks of this machine and of the server may differ."""
 
@@ -39,6 +41,37 @@ def stored(engine: LeasedEngine, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
         f"shards of queue {engine.name!r} know another map than its settings have, as after a fail-over that lost it:"
         f" store it again, queue.admin.configure(shards={len(shards.map.names)})"
     )
+
+
+def stored_many(engine: LeasedEngine, chunks: Sequence[Chunk], tally: Tally) -> Exchange[None]:
+    """Store chunks of one call; those without deduplication keys side by side, each in another shard.
+
+    If one is refused, the others are stored nevertheless, and then its error is raised.
+    """
+    shards, failed = sharded(engine), None
+    free = [at for at, chunk in enumerate(chunks) if not chunk.digests]
+    names = dict(zip(free, cycle(shards.turn()), strict=False))
+    found = yield from shards.across_many(
+        {at: (name, _attempt(shards.storing(name), chunks[at], tally.clock)) for at, name in names.items()}
+    )
+    for name in {names[at] for at, got in found.items() if _wakes(got)}:
+        yield from knock(shards, name)
+    for at, chunk in enumerate(chunks):
+        got: Any = found.get(at, (b"", None, None))
+        try:
+            if isinstance(got, Exception):
+                raise got
+            reply, confirmed, _ = got
+            if not reply.startswith(b"accepted"):  # it was not tried, or refused
+                tally.clock.appends -= reply.startswith(b"stale")
+                reply, confirmed = yield from stored(engine, chunk)
+            tally.add(chunk, reply)
+            publishing.check(engine, "published", confirmed)
+        except RedisMessageQueueError as error:
+            failed = failed or error
+            tally.skip(chunk)
+    if failed:
+        raise failed
 
 
 def _anywhere(shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
@@ -123,17 +156,19 @@ def _stored_in(shards: Sharded, parts: Mapping[str, Chunk]) -> Exchange[list[tup
     """Make one attempt to store a chunk in each of these shards; wake consumers that wait for messages of any shard."""
     found = yield from shards.across(parts, lambda name, _: _attempt(shards.storing(name), parts[name]))
     for name, got in found.items():
-        if isinstance(got, Exception):
-            continue
-        reply, _, waits = got
-        if waits is not None and reply.startswith(b"accepted"):
+        if _wakes(got):
             yield from knock(shards, name)
     return [(reply, confirmed) for reply, confirmed, _ in checked(found).values()]
 
 
-def _attempt(engine: LeasedEngine, chunk: Chunk) -> Exchange[tuple[bytes, Any, Any]]:
+def _wakes(got: tuple[bytes, Any, Any] | Exception) -> bool:
+    """Return whether messages were stored, and consumers wait."""
+    return not isinstance(got, Exception) and got[2] is not None and got[0].startswith(b"accepted")
+
+
+def _attempt(engine: LeasedEngine, chunk: Chunk, clock: ServerClock = _NO_CLOCK) -> Exchange[tuple[bytes, Any, Any]]:
     """Return the reply, the confirmation, and whether consumers wait for messages of any shard."""
-    call, asking = publishing.call_of(engine, chunk), Command(("ZSCORE", engine.keys.waiters, "@"))
+    call, asking = publishing.append_or_call(engine, chunk, clock), Command(("ZSCORE", engine.keys.waiters, "@"))
     if call.then:
         reply, confirmed = yield call
         return reply, confirmed, (yield asking)

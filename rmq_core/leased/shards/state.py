@@ -131,6 +131,12 @@ class Sharded:
 
         return stored(self.base, chunk)
 
+    def stored_many(self, chunks: Any, tally: Any) -> Exchange[None]:
+        """Store chunks side by side."""
+        from rmq_core.leased.shards.publishing import stored_many
+
+        return stored_many(self.base, chunks, tally)
+
     def all(
         self, operation: Callable[[str, LeasedEngine], Exchange[R]], *, hurry: bool = False
     ) -> Exchange[dict[str, R]]:
