@@ -22,6 +22,7 @@ from rmq_core.leased.shards.publishing import home_of, knock
 from rmq_core.leased.shards.reclaiming import is_home, reclaim_home, seized
 from rmq_core.leased.shards.state import FIRST, checked, sharded
 from rmq_core.leased.state import LeasedEngine
+from rmq_core.policy import whole
 from rmq_core.reports import ReasonGroup, SearchPage, SettleReport
 
 Operation = Callable[..., Exchange[Any]]
@@ -42,6 +43,8 @@ def summed(operation: Operation) -> Operation:
 def redrive(engine: LeasedEngine, max_messages: int | None = None, **kwargs: Any) -> Exchange[int]:
     """Move the oldest dead letters of each shard back to ready."""
     shards, total = sharded(engine), 0
+    if max_messages is not None:
+        whole("max_messages", max_messages, minimum=1)
     for name, one in shards.engines.items():
         left = None if max_messages is None else max_messages - total
         if left is None or left > 0:
@@ -93,7 +96,8 @@ def by_key(operation: Operation) -> Operation:
         maps = (shards.map.names, *(names for _, names in shards.map.former))
         for name in dict.fromkeys(home_of(digest, names) for names in maps):
             if name in shards.engines:
-                result = (yield from shards.at(name, operation(shards.engines[name], dedup_key))) or result
+                found = yield from shards.at(name, operation(shards.engines[name], dedup_key))
+                result = result or found
         return result
 
     return run

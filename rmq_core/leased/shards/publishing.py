@@ -8,7 +8,7 @@ from itertools import cycle
 from typing import Any
 from zlib import crc32
 
-from rmq_core.errors import RedisMessageQueueError, ScriptFailed
+from rmq_core.errors import NotDurable, RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Command, Exchange, Pipeline, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.settings import fresh
@@ -65,11 +65,15 @@ def stored_many(engine: LeasedEngine, chunks: Sequence[Chunk], tally: Tally) -> 
             if not reply.startswith(b"accepted"):  # it was not tried, or refused
                 tally.clock.appends -= reply.startswith(b"stale")
                 reply, confirmed = yield from stored(engine, chunk)
-            tally.add(chunk, reply)
-            publishing.check(engine, "published", confirmed)
         except RedisMessageQueueError as error:
             failed = failed or error
             tally.skip(chunk)
+            continue
+        tally.add(chunk, reply)
+        try:
+            publishing.check(engine, "published", confirmed)
+        except NotDurable as error:
+            failed = failed or error
     if failed:
         raise failed
 

@@ -180,6 +180,48 @@ def test_waiting_consumers_are_woken_by_any_shard(world: World) -> None:
     assert sorted(each.result(4).messages[0].payload for each in waiting) == ["0", "1", "2", "3"]
 
 
+def test_a_message_wakes_one_of_the_consumers_that_wait(world: World) -> None:
+    """The others would all look into each shard, for nothing."""
+    queue, waiting = in_shards(world), [world.in_background(world.queue().claim, wait=8) for _ in range(5)]
+    while world.client.zcard("rmq:{q}:parked") < 5:
+        time.sleep(0.01)
+    time.sleep(0.3)  # until all of them block
+    before = world.client.info("commandstats")["cmdstat_blpop"]["calls"]
+    for number in range(3):
+        queue.publish(str(number))
+        time.sleep(0.3)
+    assert sum(each.done() for each in waiting) == 3
+    assert world.client.info("commandstats")["cmdstat_blpop"]["calls"] == before
+    queue.publish_many(["3", "4"])
+    assert all(each.result(4).count == 1 for each in waiting)
+
+
+@pytest.mark.everywhere
+def test_a_large_publish_goes_to_all_shards_at_once(world: World) -> None:
+    """Also by a client whose map is old."""
+    queue, old = in_shards(world), stale(world)
+    consumer = world.in_background(world.queue().claim, wait=20, max_messages=4000)
+    queue.admin.configure(shards=5)
+    report = old.publish_many([f"m{number}" for number in range(6000)])
+    assert (report.accepted, len(set(report.ids))) == (6000, 6000)
+    lease = consumer.result(20)
+    texts = [message.payload for message in queue.messages(lease)]
+    queue.ack(lease)
+    assert all(each.stats.ready for each in queue.admin.shards())
+    assert sorted(texts + drained(queue, 5000)) == sorted(f"m{number}" for number in range(6000))
+
+
+def test_a_large_publish_that_is_refused_in_part_reports_what_is_stored(world: World) -> None:
+    queue = in_shards(world, max_ready=3000)
+    with pytest.raises(QueueFull) as refused:
+        queue.publish_many([f"m{number}" for number in range(5000)])
+    report = refused.value.report
+    stored = {f"m{at}" for at, each in enumerate(report.ids) if each is not None}
+    assert report.accepted == len(stored) == queue.stats().ready == 3000
+    assert report.duplicates == 0
+    assert set(drained(queue, 5000)) == stored
+
+
 @pytest.mark.parametrize("how", ["nack", "delayed", "expiry"])
 def test_waiting_consumers_get_what_comes_back(world: World, how: str) -> None:
     queue, other = in_shards(world), world.queue()
