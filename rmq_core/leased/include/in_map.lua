@@ -1,2 +1,2 @@
--- In another layout, `moved` tells that the publisher knows no longer in which shards messages are stored.
+-- In another layout, `moved` is true or false: it tells that the publisher knows no longer in which shards messages are stored.
 local moved

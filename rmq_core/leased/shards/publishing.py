@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 from zlib import crc32
@@ -19,6 +19,8 @@ from rmq_core.leased.state import LeasedEngine
 
 _ATTEMPTS = 20
 _NO_CLOCK = ServerClock()
+_CALLED = b" !"
+"""How a reply ends if consumers wait for messages of any shard."""
 _MARGIN_MS = 600_000
 """How far the clocks of this machine and of the server may differ."""
 
@@ -54,14 +56,13 @@ def stored_many(engine: LeasedEngine, chunks: Sequence[Chunk], tally: Tally) -> 
     found = yield from shards.across_many(
         {at: (name, _attempt(shards.storing(name), chunks[at], tally.clock)) for at, name in names.items()}
     )
-    for name in {names[at] for at, got in found.items() if _wakes(got)}:
-        yield from knock(shards, name)
+    yield from _wake(shards, ((names[at], got) for at, got in found.items()))
     for at, chunk in enumerate(chunks):
-        got: Any = found.get(at, (b"", None, None))
+        got: Any = found.get(at, (b"", None))
         try:
             if isinstance(got, Exception):
                 raise got
-            reply, confirmed, _ = got
+            reply, confirmed = got[0].removesuffix(_CALLED), got[1]
             if not reply.startswith(b"accepted"):  # it was not tried, or refused
                 tally.clock.appends -= reply.startswith(b"stale")
                 reply, confirmed = yield from stored(engine, chunk)
@@ -85,7 +86,7 @@ def _anywhere(shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
             break
     if not reply.startswith(b"full"):
         return reply, confirmed
-    return (yield from shards.at(name, publishing.insist(shards.storing(name), chunk, reply)))
+    return (yield from _insisting(shards, name, chunk, reply))
 
 
 def _by_key(engine: LeasedEngine, shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
@@ -103,8 +104,7 @@ def _by_key(engine: LeasedEngine, shards: Sharded, chunk: Chunk) -> Exchange[tup
             yield from learn(engine)
             reply, confirmed = yield from stored(engine, parts[name])
         elif not reply.startswith(b"accepted"):
-            insisting = publishing.insist(shards.storing(name), parts[name], reply)
-            reply, confirmed = yield from shards.at(name, insisting)
+            reply, confirmed = yield from _insisting(shards, name, parts[name], reply)
         publishing.check(engine, "published", confirmed)
         head, at_sign, now = reply.partition(b" @")
         stamp = at_sign + now or stamp
@@ -157,30 +157,30 @@ def _only(chunk: Chunk, places: Sequence[int]) -> Chunk:
 
 
 def _stored_in(shards: Sharded, parts: Mapping[str, Chunk]) -> Exchange[list[tuple[bytes, Any]]]:
-    """Make one attempt to store a chunk in each of these shards; wake consumers that wait for messages of any shard."""
+    """Make one attempt to store a chunk in each of these shards."""
     found = yield from shards.across(parts, lambda name, _: _attempt(shards.storing(name), parts[name]))
-    for name, got in found.items():
-        if _wakes(got):
+    yield from _wake(shards, found.items())
+    return [(reply.removesuffix(_CALLED), confirmed) for reply, confirmed in checked(found).values()]
+
+
+def _insisting(shards: Sharded, name: str, chunk: Chunk, reply: bytes) -> Exchange[tuple[bytes, Any]]:
+    """Store a refused chunk in its shard, as soon as there is room."""
+    got = yield from shards.at(name, publishing.insist(shards.storing(name), chunk, reply))
+    yield from _wake(shards, [(name, got)])
+    return got[0].removesuffix(_CALLED), got[1]
+
+
+def _attempt(engine: LeasedEngine, chunk: Chunk, clock: ServerClock = _NO_CLOCK) -> Exchange[tuple[bytes, Any]]:
+    call = publishing.append_or_call(engine, chunk, clock)
+    found: tuple[bytes, Any] = publishing.apart(call, (yield call))
+    return found
+
+
+def _wake(shards: Sharded, found: Iterable[tuple[str, tuple[bytes, Any] | Exception]]) -> Exchange[None]:
+    """Wake consumers that wait for messages of any shard, where a reply says that there are some."""
+    for name, got in found:
+        if not isinstance(got, Exception) and got[0].endswith(_CALLED):
             yield from knock(shards, name)
-    return [(reply, confirmed) for reply, confirmed, _ in checked(found).values()]
-
-
-def _wakes(got: tuple[bytes, Any, Any] | Exception) -> bool:
-    """Return whether messages were stored, and consumers wait."""
-    return not isinstance(got, Exception) and got[2] is not None and got[0].startswith(b"accepted")
-
-
-def _attempt(engine: LeasedEngine, chunk: Chunk, clock: ServerClock = _NO_CLOCK) -> Exchange[tuple[bytes, Any, Any]]:
-    """Return the reply, the confirmation, and whether consumers wait for messages of any shard."""
-    call, asking = publishing.append_or_call(engine, chunk, clock), Command(("ZSCORE", engine.keys.waiters, "@"))
-    if call.then:
-        reply, confirmed = yield call
-        return reply, confirmed, (yield asking)
-    reply, waits = yield Pipeline((call, asking))
-    for each in (reply, waits):
-        if isinstance(each, Exception):
-            raise each
-    return reply, None, waits
 
 
 def knock(shards: Sharded, name: str) -> Exchange[None]:
