@@ -81,7 +81,9 @@ def stored_many(engine: LeasedEngine, chunks: Sequence[Chunk], tally: Tally) -> 
 
 def _anywhere(shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
     for name in shards.turn():
-        ((reply, confirmed),) = yield from _stored_in(shards, {name: chunk})
+        got = yield from shards.at(name, _attempt(shards.storing(name), chunk))
+        yield from _wake(shards, [(name, got)])
+        reply, confirmed = got[0].removesuffix(_CALLED), got[1]
         if not reply.startswith(b"full"):
             break
     if not reply.startswith(b"full"):
