@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from itertools import product
 from statistics import median
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from benchmarks.payloads import payloads
 from rmq_core import LeasedQueue
 from rmq_core.messages import NewMessage
 
-CALLS, BATCH = 150, 1000
+CALLS, BATCH, MANY = 150, 1000, 100_000
 _turns = itertools.count()
 
 
@@ -34,7 +35,7 @@ class Row(NamedTuple):
 
 SINGLE, BATCHES = ("publish", "claim + ack", "claim_next"), ("publish_many", "claim + ack of a batch")
 ROWS = [
-    *(Row(work, policy, groups) for work in SINGLE for policy in ("fair", "exclusive") for groups in (10, 1000)),
+    *(Row(work, policy, groups) for work in SINGLE for policy in ("fair", "exclusive") for groups in (10, 1000, MANY)),
     *(Row("claim + ack of chosen groups", policy, 10) for policy in ("fair", "exclusive")),
     *(Row(work, policy, groups) for work in BATCHES for policy in ("fair", "exclusive") for groups in (1, 10, 1000)),
 ]
@@ -67,15 +68,22 @@ class Groups:
 
     def __init__(self, port: int, pid: int) -> None:
         self.client, self.clock = redis.Redis(port=port), Clock(pid)
-        self.queues = {policy: LeasedQueue(self.client, f"groups-{policy}") for policy in ("", "fair", "exclusive")}
-        for policy, queue in self.queues.items():
-            if policy:
-                queue.admin.configure(groups=policy)
+        self.queues = {row: self._queue(*row) for row in product(("", "fair", "exclusive"), (False, True))}
+
+    def _queue(self, policy: str, many: bool) -> LeasedQueue:
+        """Return a queue; if it has many groups, there is a message in each of them, all the time."""
+        queue = LeasedQueue(self.client, f"groups-{policy}-{many}")
+        if policy:
+            queue.admin.configure(groups=policy)
+        if many and policy:
+            queue.publish_many(self._messages(Row("", policy, MANY), MANY))
+        return queue
 
     def run(self, row: Row) -> float:
         """Do the work of a row once; return the server's seconds of processor time for each message."""
-        queue = self.queues[row.policy]
-        queue.admin.purge("ready")
+        queue = self.queues[row.policy, row.groups == MANY]
+        if row.groups != MANY:
+            queue.admin.purge("ready")
         work, count = self._prepared(queue, row)
         began = self.clock.now()
         work()
@@ -95,7 +103,7 @@ class Groups:
         if row.work == "publish_many":
             batch = self._messages(row, BATCH)
             return lambda: queue.publish_many(batch), BATCH
-        queue.publish_many(self._messages(row, BATCH))
+        queue.publish_many(self._messages(row, CALLS if row.groups == MANY else BATCH))
         if row.work == "claim + ack of a batch":
             return lambda: queue.ack(some(queue.claim(max_messages=BATCH))), BATCH
         return getattr(self, f"_{row.work.replace(' + ', '_and_').replace(' ', '_')}")(queue, row), CALLS
