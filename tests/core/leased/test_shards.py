@@ -56,6 +56,11 @@ def drained(queue: Any, most: int = 100) -> list[str]:
     return found
 
 
+def calls_of(world: World, command: str) -> int:
+    found = world.client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})
+    return found["calls"]  # type: ignore[no-any-return]
+
+
 def keys_of(world: World, pattern: str) -> list[bytes]:
     return sorted(world.client.keys(pattern))
 
@@ -186,12 +191,13 @@ def test_a_message_wakes_one_of_the_consumers_that_wait(world: World) -> None:
     while world.client.zcard("rmq:{q}:parked") < 5:
         time.sleep(0.01)
     time.sleep(0.3)  # until all of them block
-    before = world.client.info("commandstats")["cmdstat_blpop"]["calls"]
+    before = calls_of(world, "blpop")
     for number in range(3):
         queue.publish(str(number))
         time.sleep(0.3)
     assert sum(each.done() for each in waiting) == 3
-    assert world.client.info("commandstats")["cmdstat_blpop"]["calls"] == before
+    # Some servers count a call that blocked once it ends.
+    assert calls_of(world, "blpop") <= before + 3
     queue.publish_many(["3", "4"])
     assert all(each.result(4).count == 1 for each in waiting)
 
