@@ -8,7 +8,11 @@ local earlier = replay()
 if earlier then return earlier end
 if line and redis.call('TYPE', line).ok ~= 'string' then
   redis.call('LLEN', ready) -- refuses a wrong type before anything is written
-  if redis.call('EXISTS', line) == 1 then redis.call('RENAME', line, ready) end
+  if redis.call('EXISTS', line) == 1 then
+    -- Clients that know the map already have given back messages to where they will be ready.
+    while redis.call('LMOVE', ready, line, 'RIGHT', 'LEFT') do end
+    redis.call('RENAME', line, ready)
+  end
   redis.call('SET', line, 'shards')
   redis.call('SET', format, format_text)
 elseif line and string.sub(redis.call('GET', format) or '', 1, 2) == '2 ' then
