@@ -33,6 +33,8 @@ def stored(engine: LeasedEngine, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
     for attempt in range(_ATTEMPTS):
         shards = sharded(engine)
         if chunk.digests:
+            if not shards.map.settled:  # shards that do not know it yet take keys from publishers of the former one
+                yield from learn(engine)
             return (yield from _by_key(engine, shards, chunk))
         reply, confirmed = yield from _anywhere(shards, chunk)
         if not reply.startswith(b"moved"):

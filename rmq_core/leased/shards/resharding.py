@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from copy import copy
 from importlib.metadata import version
 from typing import Any
 
@@ -80,9 +81,17 @@ def _exchange(engine: LeasedEngine, before: dict[str, Any], after: dict[str, Any
 
 def _stamped(engine: LeasedEngine, known: Shards) -> Exchange[None]:
     """Let all shards know a map."""
-    shards = Sharded(engine)
-    shards.use(known)
+    shards = _beside(engine, known)
     checked((yield from shards.across(known.all, lambda name, one: _stamp(name, one, known.epoch))))
+
+
+def _beside(engine: LeasedEngine, known: Shards) -> Sharded:
+    """Return the shards of a map that the engine itself does not follow yet, and may never if the change fails."""
+    one = copy(engine)
+    one.keys = copy(engine.keys)
+    shards = Sharded(one)
+    shards.use(known)
+    return shards
 
 
 def _stamp(name: str, engine: LeasedEngine, epoch: int) -> Exchange[None]:
@@ -101,8 +110,7 @@ def _drained(engine: LeasedEngine, known: Shards) -> Exchange[Shards]:
     """Return the settled map, without shards that got their last message taken and forgot all deduplication keys."""
     now_ms = int((yield from server_time(engine)).timestamp() * 1000)
     former = tuple(each for each in known.former if each[0] > now_ms)
-    shards, remembered = Sharded(engine), {name for _, names in former for name in names}
-    shards.use(known)
+    shards, remembered = _beside(engine, known), {name for _, names in former for name in names}
     counted = checked((yield from shards.across(known.draining, lambda _, one: _holds(one))))
     draining = tuple(name for name in known.draining if name in remembered or counted[name])
     return Shards(known.epoch, known.names, draining, former)
