@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from rmq_core.envelope.codec import nonce
 from rmq_core.errors import LeaseLost, QueueUnavailable
 from rmq_core.exchange import At, Command, Exchange, Pipeline, text_of
+from rmq_core.exchange.scripts import script
 from rmq_core.kernel.settling import Reclaimed
 from rmq_core.leased import reclaiming, settling
 from rmq_core.leased.claiming import adoption, deadline_of
@@ -112,6 +114,11 @@ def _ask_home(engine: LeasedEngine, name: str) -> Exchange[int]:
         return 0
 
 
+def listing(parts: Mapping[str, str]) -> str:
+    """Return the record of an acked lease: the tokens of its parts by shard."""
+    return " ".join(f"{name}={token}" for name, token in parts.items())
+
+
 def finish_parts(
     engine: LeasedEngine, lease_id: str, parts: dict[str, str] | None = None, *, required: bool = False
 ) -> Exchange[dict[str, int]]:
@@ -123,6 +130,10 @@ def finish_parts(
     if parts is None:
         listed = text_of((yield Command(("GET", keys.parts(lease_id)))) or "")
         parts = dict(each.split("=") for each in listed.split())
+        if not parts.keys() <= shards.engines.keys():  # this client knows an older map than the holder did
+            shards.base.take((yield Command(shards.base.look)))
+    else:
+        listed = listing(parts)
 
     def one(name: str, shard: LeasedEngine) -> Exchange[int]:
         part = Lease(shard.name, part_id(lease_id), "", 0, None, parts[name])
@@ -135,7 +146,5 @@ def finish_parts(
         if required:
             checked(found)
     else:
-        for each in (yield Pipeline((Command(("DEL", keys.parts(lease_id))), Command(("ZREM", keys.leases, member))))):
-            if isinstance(each, Exception):
-                raise each
+        yield script("leased/finished", keys, parts=keys.parts(lease_id), listed=listed, member=member)
     return {name: each for name, each in found.items() if isinstance(each, int)}

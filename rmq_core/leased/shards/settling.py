@@ -15,7 +15,7 @@ from rmq_core.kernel.settling import Some, extend_each
 from rmq_core.leased import settling
 from rmq_core.leased.publishing import PEACE_MS, apart, check, confirming
 from rmq_core.leased.shards.publishing import knock
-from rmq_core.leased.shards.reclaiming import finish_parts
+from rmq_core.leased.shards.reclaiming import finish_parts, listing
 from rmq_core.leased.shards.state import FIRST, Sharded, checked, sharded
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease, token_of
@@ -158,8 +158,7 @@ def _decided(engine: LeasedEngine, lease: Lease) -> Exchange[SettleReport]:
     call = script(
         "leased/decide", keys, engine.settings, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
         done=keys.done(lease.id), parts=keys.parts(lease.id), lease_id=lease.id, token=token_of(lease),
-        done_ttl_ms=ttl_ms, listed=" ".join(f"{name}={token}" for name, token in tokens.items()),
-        also=lease.count, peace_ms=PEACE_MS,
+        done_ttl_ms=ttl_ms, listed=listing(tokens), also=lease.count, peace_ms=PEACE_MS,
     )  # fmt: skip
     call = confirming(engine, call)
     reply, confirmed = apart(call, (yield call))
