@@ -44,6 +44,7 @@ ATTACKS = "tests/console/serve/test_attacks.py"
 TABLES = "tests/spark/test_unit_tables.py"
 STORED = "tests/core/leased/test_settings.py"
 EXPIRY = "tests/core/leased/test_expiry.py"
+SHARDS = "tests/faults/test_shards_protocol.py"
 
 MUTANTS = (
     Mutant(
@@ -409,6 +410,104 @@ MUTANTS = (
         "if (redis.call('GET', settings) or '') ~= before then",
         "if false then",
         f"{STORED}::test_operators_who_change_different_settings_at_once_change_both",
+    ),
+    Mutant(
+        "a part is taken over by a takeover that a later one has replaced",
+        "rmq_core/leased/include/takeover.lua",
+        "if is_outdated(head.token, o.nonce) then",
+        "if false then",
+        f"{SHARDS}::test_a_takeover_that_comes_too_late_takes_no_part",
+    ),
+    Mutant(
+        "a takeover leaves the token of the lease",
+        "rmq_core/leased/include/takeover.lua",
+        "head.token = redis.call('INCRBY', k.fence, 2) .. mark .. o.nonce",
+        "",
+        f"{SHARDS}::test_an_ack_that_comes_while_the_lease_is_taken_back_acks_nothing",
+    ),
+    Mutant(
+        "a part that was taken over later is reclaimed",
+        "rmq_core/leased/reclaim.lua",
+        "if generation and tonumber",
+        "if false and tonumber",
+        f"{SHARDS}::test_a_part_that_was_taken_over_is_not_reclaimed",
+    ),
+    Mutant(
+        "an id is opened twice",
+        "rmq_core/leased/anchor.lua",
+        "if redis.call('EXISTS', lease) == 1 then",
+        "if false then",
+        f"{SHARDS}::test_two_clients_open_an_id_once",
+    ),
+    Mutant(
+        "an id is opened while parts of its former lease are not acked",
+        "rmq_core/leased/anchor.lua",
+        "if redis.call('EXISTS', parts) == 1 then",
+        "if false then",
+        f"{SHARDS}::test_the_record_of_a_later_ack_stays",
+    ),
+    Mutant(
+        "an ack of parts leaves no record",
+        "rmq_core/leased/decide.lua",
+        "redis.call('SET', parts, listed)",
+        "",
+        f"{SHARDS}::test_an_ack_that_is_decided_is_finished_by_whoever_meets_it",
+    ),
+    Mutant(
+        "the record of a later ack is deleted",
+        "rmq_core/leased/finished.lua",
+        "if (redis.call('GET', parts) or '') ~= listed then",
+        "if false then",
+        f"{SHARDS}::test_the_record_of_a_later_ack_stays",
+    ),
+    Mutant(
+        "a shard takes messages of an older map",
+        "rmq_core/leased/sharded/in_map.lua",
+        "redis.call('GET', epoch) ~= known_epoch",
+        "false",
+        f"{SHARDS}::test_a_key_is_taken_once_while_only_some_shards_know_a_new_map",
+    ),
+    Mutant(
+        "keys are published by a map that not all shards know",
+        "rmq_core/leased/shards/publishing.py",
+        "not shards.map.settled",
+        "False",
+        f"{SHARDS}::test_a_key_is_taken_once_while_only_some_shards_know_a_new_map",
+    ),
+    Mutant(
+        "an ack is finished by an older map",
+        "rmq_core/leased/shards/reclaiming.py",
+        "not parts.keys() <= shards.engines.keys()",
+        "False",
+        f"{SHARDS}::test_an_ack_is_finished_in_shards_that_its_finisher_has_not_known",
+    ),
+    Mutant(
+        "a part is released though its ack is decided",
+        "rmq_core/leased/shards/reclaiming.py",
+        'f"{engine.keys.shard}={token}" in text_of(decided).split(" ")',
+        "False",
+        f"{SHARDS}::test_an_ack_that_is_decided_is_finished_by_whoever_meets_it",
+    ),
+    Mutant(
+        "the record of an ack goes though a shard was away",
+        "rmq_core/leased/shards/reclaiming.py",
+        "any(isinstance(each, Exception) for each in found.values())",
+        "False",
+        f"{SHARDS}::test_a_part_whose_shard_is_away_is_acked_later",
+    ),
+    Mutant(
+        "a part whose deadline has passed is released while its lease lives",
+        "rmq_core/leased/shards/reclaiming.py",
+        "lives is not None",
+        "False",
+        f"{SHARDS}::test_parts_whose_deadline_has_passed_wait_while_their_lease_lives",
+    ),
+    Mutant(
+        "shards forget keys when they are empty",
+        "rmq_core/leased/shards/resharding.py",
+        "name in remembered or counted[name]",
+        "counted[name]",
+        f"{SHARDS}::test_shards_that_are_empty_remember_their_keys",
     ),
 )
 
