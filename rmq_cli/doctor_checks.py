@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from rmq_cli.opening import Registered, Server
+from rmq_cli.output import counted
 from rmq_core.admin.verbs import can
+from rmq_core.connection.clients import is_cluster
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Command, Exchange
 from rmq_core.exchange.loading import LAYOUTS, load, names
@@ -19,6 +21,7 @@ from rmq_core.exchange.scripts import FORMATS, format_key
 from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.observe.history import pause_reason
 from rmq_core.protocol import DEFAULT, DISCIPLINES
+from rmq_core.reports import ShardStats
 
 _CALL = re.compile(r"""redis\.p?call\(\s*['"]([A-Z]+)['"](?:\s*,\s*['"]([A-Z]+)['"])?""")
 _CONTAINERS = frozenset({"MEMORY", "OBJECT", "XGROUP", "XINFO"})
@@ -517,16 +520,47 @@ def examine_shards(queue: Any) -> Iterator[Finding]:
             yield Finding(Level.FAIL, what, told, f"publishers are refused there: {again}")
         else:
             count += 1
-    draining = [each.name for each in found if each.draining]
     if not known.settled:
         yield Finding(Level.WARN, what, "a change of the shards has not ended", f"publishers complete it, or {again}")
-    elif draining:
-        told = f"{', '.join(draining)} only have their messages claimed"
-        yield Finding(Level.OK, what, told, f"once they are empty and keys are forgotten, {again} removes them")
-    elif count == len(found):
+    else:
+        yield from _left_behind(queue, [each for each in found if each.draining], again)
+    yield from _spread_of(queue, [each.name for each in found if not each.draining])
+    if count == len(found):
         yield Finding(Level.OK, what, f"{count} of {count} answer and know the map")
 
 
+def _left_behind(queue: Any, draining: Sequence[ShardStats], again: str) -> Iterator[Finding]:
+    """Yield what former shards still hold. Claims do not take dead letters, so these keep a shard."""
+    stats = {each.name: each.stats for each in draining if each.stats}
+    letters = {name: one.dead for name, one in stats.items() if one.dead}
+    waiting = {name: one.ready + one.delayed + one.leased for name, one in stats.items()}
+    if letters:
+        told = (
+            f"{', '.join(letters)} get no more messages, and stay for {counted(sum(letters.values()), 'dead letter')}"
+        )
+        yield Finding(Level.WARN, "shards", told, f"redrive or delete them: rmq dlq redrive {queue.name}; then {again}")
+    elif held := [name for name, many in waiting.items() if many]:
+        told = f"{', '.join(held)} only have their messages claimed: {counted(sum(waiting.values()), 'message')}"
+        yield Finding(Level.OK, "shards", told, f"once they are empty and keys are forgotten, {again} removes them")
+    elif stats:
+        told = f"{', '.join(stats)} are empty and get no more messages"
+        yield Finding(Level.OK, "shards", told, f"once keys of before are forgotten, {again} removes them")
+
+
+def _spread_of(queue: Any, names: Sequence[str]) -> Iterator[Finding]:
+    """Yield how the nodes of a cluster share the shards that get messages, if one has many more than others."""
+    if not is_cluster(queue.client):
+        return
+    slots = {name: f"{{{queue.name}}}" if name == names[0] else f"{{{queue.name}~{name}}}" for name in names}
+    each_has = Counter({node.name: 0 for node in queue.client.get_primaries()})
+    each_has.update(queue.client.get_node_from_key(slot).name for slot in slots.values())
+    (node, most), mean = each_has.most_common(1)[0], len(names) / len(each_has)
+    if most > 1 and most >= _UNEVEN * mean:
+        told = f"{node} has {most} of {len(names)} shards, and the mean of {len(each_has)} nodes is {mean:.1f}"
+        yield Finding(Level.WARN, "shards", told, "move slots of the cluster, or configure another number of shards")
+
+
+_UNEVEN = 2
 _ADVICE = "claims get nothing until `rmq resume QUEUE` (in Python, `queue.admin.resume()`)"
 
 

@@ -35,7 +35,7 @@ from rmq_cli.opening import (
     option,
     time_given,
 )
-from rmq_cli.output import Exit, Keyboard, ago, complain, console, emit, note, plain, say, show, table
+from rmq_cli.output import Exit, Keyboard, ago, complain, console, counted, emit, note, plain, say, show, table
 from rmq_cli.records import held_leases, held_otherwise
 from rmq_core.admin.verbs import can, lacking_verb
 from rmq_core.envelope.codec import Message
@@ -43,7 +43,7 @@ from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.observe.history import Step, Timeline
 from rmq_core.protocol import WorkQueue
-from rmq_core.reports import Publication, QueueStats, ShardStats
+from rmq_core.reports import Publication, QueueStats, ShardStats, skews, summed
 
 _LEASES, _SLICE = 1000, 100
 
@@ -128,24 +128,30 @@ def stats(queue: Queues = None, *, at: At) -> None:
 
     Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
     those that failed together, and no others. For queues that are named, it also says in how many groups messages wait,
-    and in which of them the most. Queues that cannot be read are named on stderr; if one of them was named,
-    the exit code is 1.
+    and in which of them the most, and in how many shards. Queues and shards that cannot be read are named on stderr;
+    if one of them was named, the exit code is 1.
     """
+    spread = dict[str, list[ShardStats]]()
     with connected(at.url) as server:
-        found, unread = stats_of_each(chosen(server, queue, at.discipline), partial(stats_of, server))
+        found, unread = stats_of_each(chosen(server, queue, at.discipline), partial(_stats_of, server, spread))
         told = [] if at.as_json else [_pause_of(server, each) for each, numbers in found if numbers.paused]
         if queue and not at.as_json:
             told += [text for each, _ in found if (text := _groups_of(server, each))]
     if at.as_json:
         for each, numbers in found:
-            emit(records.stats_record(*each, numbers))
+            emit(records.stats_record(*each, numbers, spread.get(each.name)))
     elif found or not unread:
         show(records.STATS, [records.stats_row(*each, numbers) for each, numbers in found], "no queues yet")
     for text in told:
         note(text)
+    for name, shards in spread.items():
+        if _away_of(shards):
+            complain(_spread_of(name, shards))
+        elif queue and not at.as_json:
+            note(_spread_of(name, shards))
     for name, error in unread.items():
         complain(f"{name}: {error}")
-    if queue and unread:
+    if queue and (unread or any(map(_away_of, spread.values()))):
         raise typer.Exit(Exit.FAILED)
 
 
@@ -242,14 +248,28 @@ def shards(queue: Queue, *, at: At) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
+def _away_of(shards: Sequence[ShardStats]) -> list[ShardStats]:
+    return [each for each in shards if each.error]
+
+
+def _spread_of(queue: str, shards: Sequence[ShardStats]) -> str:
+    """Return in how many shards a queue is stored, which do not answer, and how uneven they are."""
+    away, all_of_them = _away_of(shards), counted(len(shards), "shard")
+    told = f"{queue} is stored in {all_of_them}"
+    if away:
+        named = ", ".join(f"{each.name} (slot {each.slot})" for each in away)
+        told = f"{len(shards) - len(away)} of {all_of_them} of {queue} answer, and not {named}: {away[0].error}"
+    return "; ".join(filter(None, (told, _skew_of(shards), "see rmq shards")))
+
+
 def _skew_of(shards: Sequence[ShardStats]) -> str:
     """Return how much fuller than the others one of the shards is; empty where the difference does not matter."""
-    ready = {each.name: each.stats.ready for each in shards if each.stats and not each.draining}
-    mean = sum(ready.values()) / max(1, len(ready))
+    times = skews(shards)
+    ready = {each.name: each.stats.ready for each in shards if each.stats and each.name in times}
     name = max(ready, key=lambda each: ready[each], default="")
-    if not name or ready[name] < max(_MANY, _SKEWED * mean):
+    if not name or ready[name] < _MANY or times[name] < _SKEWED:
         return ""
-    return f"shard {name} has {ready[name] / mean:.1f} times as many ready messages as the mean of the shards"
+    return f"shard {name} has {times[name]:.1f} times as many ready messages as the mean of the shards"
 
 
 _Publication = Annotated[str, argument(help="The name that publishers gave.", metavar="NAME")]
@@ -331,10 +351,14 @@ def stats_of_each(
     return found, unread
 
 
-def stats_of(server: Server, queue: Registered) -> QueueStats:
-    """Return the stats of a queue."""
+def _stats_of(server: Server, spread: dict[str, list[ShardStats]], queue: Registered) -> QueueStats:
+    """Return the stats of a queue; of one in shards, those of the shards that answer, and put these into `spread`."""
     with server.queue(*queue) as opened:
-        return opened.stats()
+        shards: list[ShardStats] = opened.admin.shards() if can(opened, "shards") else []
+        if not shards:
+            return opened.stats()
+    spread[queue.name] = shards
+    return summed(each.stats for each in shards)
 
 
 _Message = Annotated[str, typer.Argument(help="The id that publish returned.")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rmq_cli.output import ago, preview
@@ -211,9 +212,13 @@ def named(message: Message | None) -> str | None:
     return f"{message.id} {preview(_payload(message), 40)}" if message else None
 
 
-def stats_record(queue: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
-    """Return the fields of QueueStats as JSON; `oldest_age` is in seconds."""
-    return {"queue": queue, "discipline": discipline, **stats._asdict()}
+def stats_record(
+    queue: str, discipline: str, stats: QueueStats, shards: Sequence[ShardStats] | None = None
+) -> dict[str, Any]:
+    """Return the fields of QueueStats as JSON; `oldest_age` is in seconds. `shards`: how many there are, and answer."""
+    answer = sum(each.error is None for each in shards or ())
+    spread = {"shards": {"all": len(shards), "answer": answer}} if shards else {}
+    return {"queue": queue, "discipline": discipline, **stats._asdict(), **spread}
 
 
 def stats_row(queue: str, discipline: str, stats: QueueStats) -> tuple[object, ...]:

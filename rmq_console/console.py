@@ -32,6 +32,7 @@ from rmq_console.shown import (
     message_shown,
     publication_shown,
     settled_shown,
+    shards_shown,
     signs,
     stats_shown,
     trend_in,
@@ -49,7 +50,7 @@ from rmq_core.leased.inspecting import Overview, dead_letters, overview
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.observe.history import HistoryPoint, pause_reason
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
-from rmq_core.reports import QueueStats
+from rmq_core.reports import QueueStats, ShardStats, summed
 
 FIRST_S, AGAIN_S = 2.0, 0.25
 """How long a request counts queues that were never counted, and how long it counts the others again."""
@@ -274,22 +275,34 @@ class Console:
         lease_id: list only this lease. If it was acked, `acked` has the record of that.
         """
         async with self.opened(name) as (queue, discipline):
-            stats = await queue.stats()  # shown also for a queue whose history or settings were damaged
-            shown = stats_shown(name, discipline, stats)
+            settings, shards = await self._laid_out(queue)
+            stats = summed(each.stats for each in shards) if shards else await queue.stats()
+            shown = {**stats_shown(name, discipline, stats), **settings}
+            if shards:
+                shown["shards"] = shards_shown(shards)
             if stats.paused:
                 with suppress(WrongKeyType):
                     shown["pause"] = pause_reason(await queue.admin.marks())
-            if lease_id is None:
+            if any(each.error for each in shards):
+                leases: list[Any] = []  # which of them have messages there is not known
+            elif lease_id is None:
                 most = min(offset + count, LEASES_LISTED)
                 leases = (await queue.admin.leases(most) if can(queue, "leases") else [])[offset : offset + count]
             else:
                 leases, shown["acked"] = await self._one_lease(queue, lease_id)
-            if can(queue, "settings"):
-                with suppress(WrongKeyType):
-                    found = (await queue.admin.settings()).plain
-                    shown["settings"] = {name: found[name] for name in ("settings", "stored", "in_force")}
         shown |= {"verbs": [verb_shown(each) for each in offered()], "lacks": lacks(queue)}
         return {**shown, "listed": [lease_shown(lease, self._holder_of) for lease in leases]}
+
+    async def _laid_out(self, queue: Any) -> tuple[dict[str, Any], list[ShardStats]]:
+        """Return the settings, if they are not damaged, and the shards of a queue that has some."""
+        if not can(queue, "settings"):
+            return {}, []
+        with suppress(WrongKeyType):
+            found = await queue.admin.settings()
+            shards = await queue.admin.shards() if found.in_force.get("shards") else []
+            plain = found.plain
+            return {"settings": {name: plain[name] for name in ("settings", "stored", "in_force")}}, shards
+        return {}, []
 
     async def _one_lease(self, queue: Any, lease_id: str) -> tuple[list[Any], dict[str, Any] | None]:
         """Return a list with the lease if it exists, and the record of its ack if there is one."""
@@ -320,6 +333,7 @@ class Console:
 
     async def _rows(self, disciplines: Mapping[str, str], trends: Trends) -> list[dict[str, Any]]:
         """Return the rows of queues. Leased queues share a few writes, unless they are on the nodes of a cluster."""
+        # Those in shards are left out there, and counted one by one.
         leased = [name for name, kind in disciplines.items() if kind == DEFAULT and not is_cluster(self._client)]
         rows = await self._leased_rows(leased, trends)
         async with asyncio.TaskGroup() as group:
@@ -333,7 +347,7 @@ class Console:
 
     async def _leased_rows(self, names: Sequence[str], trends: Trends) -> dict[str, dict[str, Any]]:
         configs = {name: self._config_of(name, DEFAULT) or LeasedConfig() for name in names}
-        seen = await of_each(self._client, configs, overview)
+        seen = {name: one for name, one in (await of_each(self._client, configs, overview)).items() if one is not None}
         counted = {name: each.stats for name, each in seen.items() if not isinstance(each, Exception)}
         asked = {name: configs[name] for name, stats in counted.items() if trends.known(name, stats) is None}
         read = await of_each(self._client, asked, lambda engine: recent(engine, dead=bool(counted[engine.name].dead)))

@@ -72,7 +72,11 @@ async def queue_numbers(
     lease_id: LeaseId = None,
 ) -> dict[str, Any]:
     async with opened_console(request, connection_id) as opened:
-        return await opened.queue(name, offset, count, lease_id)
+        found = await opened.queue(name, offset, count, lease_id)
+    for shard in found.get("shards", ()):
+        if shard["error"]:
+            shard["error"] = visible_error(request, shard["error"])
+    return found
 
 
 @router.get("/{connection_id}/messages", dependencies=messages)

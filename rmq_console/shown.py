@@ -15,7 +15,7 @@ from rmq_core.admin.verbs import Verb
 from rmq_core.messages import MESSAGE_FIELDS, Failure
 from rmq_core.observe.history import HistoryPoint
 from rmq_core.orchestrate import AlertLimits
-from rmq_core.reports import GroupStats, LeaseInfo, Publication, QueueStats, SettledRecord
+from rmq_core.reports import GroupStats, LeaseInfo, Publication, QueueStats, SettledRecord, ShardStats, skews
 
 REASONS = ("error", "dying", "crashing", "expired", "old", "growing", "paused", "isolated", "dead")
 """The kinds of reasons in the order of urgency."""
@@ -109,6 +109,21 @@ def group_shown(group: GroupStats) -> dict[str, Any]:
 def publication_shown(publication: Publication) -> dict[str, Any]:
     """Return the counts of a publication with the time of its end."""
     return {**publication._asdict(), "ended": None if publication.ended is None else ms_of(publication.ended)}
+
+
+def shards_shown(shards: Sequence[ShardStats]) -> list[dict[str, Any]]:
+    """Return the shards of a queue, each with what it holds, or with the error if it does not answer.
+
+    skew: how many times the mean of ready messages it has; None for one that gets no more messages.
+    """
+    of_mean = skews(shards)
+    return [
+        {
+            "name": each.name, "slot": each.slot, "draining": each.draining, "skew": of_mean.get(each.name),
+            "stats": each.stats and each.stats._asdict(), "error": each.error,
+        }
+        for each in shards
+    ]  # fmt: skip
 
 
 def settled_shown(record: SettledRecord, holder_of: HolderOf) -> dict[str, Any]:

@@ -505,7 +505,12 @@ def of_text(value: Any) -> Any:
         return value
 
 
+def told(value: Any) -> Any:
+    """Return what `as_text` returns, but of shards how many there are, as `configure` takes it, and not the map."""
+    return len(value.names) if isinstance(value, Shards) else as_text(value)
+
+
 def shown(name: str, value: Any) -> str:
     """Return a setting as command lines have it."""
-    text = as_text(value)
+    text = told(value)
     return f"{name}={text if isinstance(text, str) else json.dumps(text)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope.codec import Message
 from rmq_core.messages import IsolatedGroup, Isolation
-from rmq_core.policy import as_text, moment, shown
+from rmq_core.policy import moment, shown, told
 
 
 class Published(NamedTuple):
@@ -206,6 +206,17 @@ class Differing(NamedTuple):
     at: datetime
 
 
+def summed(stats: Iterable[QueueStats | None]) -> QueueStats:
+    """Return what the shards of a queue hold together; None is a shard that did not answer."""
+    found = [each for each in stats if each is not None]
+    ready, delayed, leased, leases, dead, isolated = (
+        sum(getattr(each, name) for each in found)
+        for name in ("ready", "delayed", "leased", "leases", "dead", "isolated")
+    )
+    oldest = max((each.oldest_age for each in found if each.oldest_age is not None), default=None)
+    return QueueStats(ready, delayed, leased, leases, dead, oldest, any(each.paused for each in found), isolated)
+
+
 class GroupStats(NamedTuple):
     """A group of a queue: how many of its messages wait, and how many leases hold some.
 
@@ -228,7 +239,8 @@ class ShardStats(NamedTuple):
 
     name: "0" for the one that has the keys of the queue itself. slot: in a Redis Cluster. draining: it gets no more
     messages, and goes when it is empty. epoch: the number of the last change of the shards that it knows of, 0 for
-    none. stats: None if it did not answer. error: why it did not, else None.
+    none. stats: None if it did not answer; a lease with parts in several shards counts as one of the first. error: why
+    it did not answer, else None.
     """
 
     name: str
@@ -237,6 +249,13 @@ class ShardStats(NamedTuple):
     epoch: int
     stats: QueueStats | None
     error: str | None = None
+
+
+def skews(shards: Iterable[ShardStats]) -> dict[str, float]:
+    """Return how many times the mean of ready messages each shard has, by name; draining ones get no more, and lack."""
+    ready = {each.name: each.stats.ready for each in shards if each.stats and not each.draining}
+    mean = sum(ready.values()) / max(1, len(ready))
+    return {name: many / mean if mean else 1.0 for name, many in ready.items()}
 
 
 class Publication(NamedTuple):
@@ -287,10 +306,16 @@ class QueueSettings(NamedTuple):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The same as JSON has it; `settings` names the stored ones as command lines do."""
+        """The same as JSON has it; `settings` names the stored ones as command lines do.
+
+        draining: the names of shards that get no more messages.
+        """
         stored, in_force = (
-            {name: as_text(value) for name, value in some.items()} for some in (self.stored, self.in_force)
+            {name: told(value) for name, value in some.items()} for some in (self.stored, self.in_force)
         )
         said = ", ".join(starmap(shown, self.stored.items())) or "nothing"
         differing = [{**each._asdict(), "at": each.at.isoformat()} for each in self.differing]
-        return {"settings": said, "stored": stored, "in_force": in_force, "differing": differing}
+        draining = list(getattr(self.in_force.get("shards"), "draining", ()))
+        return {
+            "settings": said, "stored": stored, "in_force": in_force, "differing": differing, "draining": draining,
+        }  # fmt: skip

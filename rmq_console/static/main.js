@@ -11,7 +11,7 @@ import { words } from "./words.js";
 
 const EVERY_MS = 2_500;
 const SLOWEST_MS = 15_000;
-const TABS = ["leases", "ready", "delayed", "dead", "search", "history", "groups", "why"];
+const TABS = ["leases", "ready", "delayed", "dead", "search", "history", "groups", "shards", "why"];
 const bar = document.getElementById("bar");
 const banner = document.getElementById("banner");
 const place = document.getElementById("view");

@@ -13,6 +13,7 @@ import { empty, isolated, owner } from "./parts.js";
 import { pastPanel } from "./past.js";
 import { reasonTable } from "./reasons.js";
 import { searchPanel } from "./search.js";
+import { away, incomplete, inShards, shardsPanel } from "./shards.js";
 import { timelinePanel } from "./timeline.js";
 import { cannotDo, verbButtons } from "./verbs.js";
 import { words } from "./words.js";
@@ -27,6 +28,7 @@ const TABS = [
   ["search", "Search"],
   ["history", "History"],
   ["groups", "Groups"],
+  ["shards", "Shards"],
 ];
 const ISOLATED = new URLSearchParams({ in: "isolated", by: "reason", for: "*" }).toString(); // all of them
 const COUNTED = new Set(["leases", "ready", "delayed", "dead"]);
@@ -42,7 +44,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   const title = h("h1", {}, name);
   const verbs = h("div.deeds");
   const lacking = h("div");
-  const live = h("section.card.chart-card", { hidden: ["search", "history", "groups", "why"].includes(tab) }, h("div.chart-head", {}, h("h2", {}, "Messages"), legend(), rate), drawn.element);
+  const live = h("section.card.chart-card", { hidden: ["search", "history", "groups", "shards", "why"].includes(tab) }, h("div.chart-head", {}, h("h2", {}, "Messages"), legend(), rate), drawn.element);
   const element = h("div", {},
     h("div.heading", {}, title, verbs),
     tiles,
@@ -67,14 +69,16 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     remember(connection, name, queue);
     title.replaceChildren(name, ...badges(queue).filter(Boolean));
     tiles.replaceChildren(...tilesOf(connection, queue));
-    note.replaceChildren(...paused(queue), ...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null), ...stored(queue));
+    note.replaceChildren(...paused(queue), ...incomplete(queue, tab === "shards" ? null : hrefOf(name, "shards")), ...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null), ...stored(queue));
     if (!live.hidden) drawn.draw(samplesOf(connection, name));
     rate.textContent = forecast(rateOf(connection, name), queue);
     for (const [id, { number: cell }] of tabs) if (COUNTED.has(id)) cell.textContent = short(queue[id]);
     tabs.get("groups").element.hidden = tab !== "groups" && !inGroups(queue);
+    tabs.get("shards").element.hidden = tab !== "shards" && !inShards(queue);
     pauses(queue);
     if (!lacking.firstChild) lacking.replaceChildren(...[cannotDo(queue), mayEdit ? null : lookingOnly()].filter(Boolean));
     if (tab === "leases") showLeases(queue);
+    else if (tab === "shards") showShards(queue);
     else if (tab === "groups" && shown?.load) await shown.load(queue);
     else if (shown) shown.count?.(queue[tab]);
     else await (loading ??= showPanel(queue).finally(() => (loading = null))); // a second load at the same time would replace the list
@@ -132,6 +136,11 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     await loaded(() => groups.load(queue));
   }
 
+  function showShards(queue) {
+    if (!shown) panel.replaceChildren((shown = shardsPanel()).element);
+    shown.show(queue);
+  }
+
   async function showSearch(queue) {
     const search = searchPanel({ where: whereOf(queue), asked: rest, onChange: refresh });
     shown = { leave: search.leave };
@@ -153,7 +162,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     shown = table;
     table.show(queue.listed);
     table.element.hidden = !queue.listed.length;
-    if (only) return ended.replaceChildren(...(queue.listed.length ? [] : [lastOf(queue.acked)]));
+    if (only) return ended.replaceChildren(...(queue.listed.length || away(queue).length ? [] : [lastOf(queue.acked)]));
     none.hidden = queue.listed.length > 0 || queue.leases > 0;
     return pages.show(offset, queue.listed.length, Math.min(queue.leases, LEASES_LISTED), LEASES);
   }

@@ -45,7 +45,8 @@ def configure(
             return (yield from settings_of(engine))
         if (yield from apply(engine, before, after)):
             break
-    told = ", ".join(shown(name, after[name]) if name in after else f"{name} reset" for name in sorted(changed))
+    values = {name: of_text(value) for name, value in after.items()}
+    told = ", ".join(shown(name, values[name]) if name in after else f"{name} reset" for name in sorted(changed))
     if isinstance(engine, Observer):
         engine.state(Act.CONFIGURE, reason=told)
     return (yield from settings_of(engine))

@@ -123,7 +123,9 @@ class RedisSettings:
         """
         from redis import Redis
         from redis.cluster import ClusterNode, RedisCluster
+        from redis.exceptions import ConnectionError as NotConnected
         from redis.exceptions import RedisClusterException
+        from redis.exceptions import TimeoutError as NotInTime
         from redis.retry import Retry
         from redis.sentinel import Sentinel
 
@@ -131,6 +133,8 @@ class RedisSettings:
             made: Redis | RedisCluster = self._made(Redis, Sentinel, RedisCluster, ClusterNode, Retry)
         except RedisClusterException as error:
             raise _cluster_trouble(self, error) from error
+        except (NotConnected, NotInTime) as error:  # of the node from which redis-py reads the list of commands
+            raise translate(error) from error
         return made
 
     def async_client(self) -> redis.asyncio.Redis | redis.asyncio.cluster.RedisCluster:

@@ -17,8 +17,20 @@ import tenacity
 from redis import exceptions as errors
 
 from rmq_core.connection.clients import is_cluster
-from rmq_core.errors import WrongKeyType, hopeless, translate
-from rmq_core.exchange import Across, At, Beside, Command, Exchange, Interrupted, Patience, Sleep, Want, resending
+from rmq_core.errors import QueueUnavailable, WrongKeyType, hopeless, translate
+from rmq_core.exchange import (
+    Across,
+    At,
+    Beside,
+    Command,
+    Exchange,
+    Interrupted,
+    Patience,
+    Pipeline,
+    Sleep,
+    Want,
+    resending,
+)
 from rmq_core.exchange.aio_pools import AsyncShare, NodePool, cancellable, loop_share
 from rmq_core.exchange.frames import (
     FAILURES,
@@ -43,6 +55,7 @@ from rmq_core.exchange.scripts import RESENDS, Slots, explained, laid_out
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
+_HURRY_S = 2.0
 _WITHOUT_A_PLAN = (At, Across, Sleep, Command)
 
 
@@ -149,8 +162,7 @@ class AsyncDriver:
         if isinstance(want, At):
             return await self._shard(want.prefix).perform(want.want, patience)
         if isinstance(want, Across):
-            patience = resending.aside() if want.hurry else patience
-            return await asyncio.gather(*(self._shard(part.prefix).answer(part.want, patience) for part in want.parts))
+            return await asyncio.gather(*(self._part(part, patience, hurry=want.hurry) for part in want.parts))
         if isinstance(want, Sleep):
             await self._nap(patience, want.seconds)
             if patience.over:
@@ -159,6 +171,17 @@ class AsyncDriver:
         if want.aside and is_cluster(self.client):
             return await self._aside(want)
         return await self._persist(self._plain, want, want, patience)
+
+    async def _part(self, part: At, patience: Patience, *, hurry: bool) -> Any:
+        """Return the answer of a shard to its part of `Across`, or its error."""
+        shard = self._shard(part.prefix)
+        if not hurry:
+            return await shard.answer(part.want, patience)
+        try:
+            async with asyncio.timeout(_HURRY_S):  # a node that hangs accepts connections, and then says nothing
+                return await shard.answer(part.want, resending.aside())
+        except TimeoutError:
+            return QueueUnavailable(f"the node did not answer within {_HURRY_S:.0f} s")
 
     def _shard(self, prefix: bytes) -> AsyncDriver:
         """Return the driver of a shard of this queue."""
@@ -171,6 +194,8 @@ class AsyncDriver:
     async def answer(self, want: Want, patience: Patience) -> Any:
         """Return the answer to one of several requests, or its error."""
         try:
+            if isinstance(want, Command):  # by a connection of the driver, which can give up, not by the client
+                return (await self.perform(Pipeline((want,)), patience))[0]
             return await self.perform(want, patience)
         except (*FAILURES, Interrupted) as error:
             return resending.failed(error)

@@ -18,12 +18,15 @@ from rmq_core.kernel.settling import settled_record
 from rmq_core.leased.claiming import chosen_by, isolation_of, reclaim_all, ungrouped
 from rmq_core.leased.publishing import COMMIT
 from rmq_core.leased.reading import Part, any_part, any_parts, held_parts
+from rmq_core.leased.shards.state import DECIDED, PART
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import IsolatedGroup, Lease
 from rmq_core.policy import age_s, chosen_groups, moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord, ShardStats
 
 _LISTED = 1000
+_NO_LEASES = (text_of(COMMIT), DECIDED, PART)
+"""What names begin with that have a deadline as leases have; a part counts with its lease, in the first shard."""
 _STATES = {b"f": "filling", b"h": "held", b"p": "held", b"q": "held"}
 
 
@@ -162,7 +165,7 @@ def held_call(engine: LeasedEngine, counted: Sequence[Any]) -> Call:
 def stats_of(counted: Sequence[Any], leased: int) -> QueueStats:
     """Return the numbers of a queue, from the replies of `count_call` and `held_call`."""
     ready, delayed, leases, dead, paused, oldest, now, ids, isolated = counted
-    leases -= sum(name.startswith(COMMIT) for name in ids)
+    leases -= sum(text_of(name).startswith(_NO_LEASES) for name in ids)
     return QueueStats(ready, delayed, leased, leases, dead, age_s(oldest, now), bool(paused), isolated)
 
 
@@ -173,9 +176,14 @@ class Overview(NamedTuple):
     late: bool
 
 
-def overview(engine: LeasedEngine) -> Exchange[Overview]:
-    """Return what `stats` returns, and whether a lease has expired. Yields only calls, as `together` demands."""
+def overview(engine: LeasedEngine) -> Exchange[Overview | None]:
+    """Return what `stats` returns, and whether a lease has expired. Yields only calls, as `together` demands.
+
+    Returns None for a queue in shards: the keys that it reads are those of the first one only.
+    """
     counted = yield from answered(count_call(engine))
+    if engine.keys.layout == "sharded":
+        return None
     if not counted[7]:
         return Overview(stats_of(counted, 0), late=False)
     held = yield held_call(engine, counted)

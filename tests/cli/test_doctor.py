@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from rmq_cli.doctor_checks import needed
-from rmq_core import LeasedConfig, LeasedQueue, __version__
+from rmq_core import LeasedConfig, LeasedQueue, NewMessage, __version__
 
 Rmq = Callable[..., Any]
 
@@ -171,9 +171,18 @@ def test_the_shards_of_a_queue_are_checked(rmq: Rmq, persistent: redis.Redis, se
         assert ran.code == 1
         assert about(ran, "shards")["found"].startswith(f"shard {names[2]} (slot ")
         persistent.delete(f"rmq:shard:{{q~{names[2]}}}:leases")
-        queue.publish_many(map(str, range(9)))
+        queue.publish_many(NewMessage(str(number), dedup_key=str(number)) for number in range(30))
         rmq("configure", "q", "shards=2")
-        assert "only have their messages claimed" in about(rmq("doctor", "q", "--json"), "shards")["found"]
+        assert "only have their messages claimed: " in about(rmq("doctor", "q", "--json"), "shards")["found"]
+        former = next(each for each in queue.admin.shards() if each.draining)
+        while lease := queue.claim(max_messages=9):
+            queue.ack(lease)
+        assert about(rmq("doctor", "q", "--json"), "shards")["found"].startswith(f"{former.name} are empty")
+        persistent.lpush(f"rmq:shard:{{q~{former.name}}}:dead", "x", "x")
+        found = about(rmq("doctor", "q", "--json"), "shards")
+        assert (found["level"], found["found"]) == (
+            "warn", f"{former.name} get no more messages, and stay for 2 dead letters",
+        )  # fmt: skip
         settings = persistent.get("rmq:{q}:settings") or b""
         persistent.set("rmq:{q}:settings", settings.replace(b" live ", b" changing "))
         found = about(rmq("doctor", "q", "--json"), "shards")

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 import rmq_core
+from rmq_core import NewMessage
 from rmq_core.protocol import open_queue
 from tests.core.leases import PATIENCE_S
 from tests.servers.process import until
@@ -238,3 +239,30 @@ def test_the_shards_of_a_queue_are_listed_with_what_each_holds(rmq: Rmq, redis_c
     with open_queue(redis_client, "jobs", "jobs") as queue:
         queue.publish({"n": 1})
     assert "leased" in rmq("shards", "jobs").err
+
+
+def test_the_stats_of_a_queue_in_shards_are_those_of_one_queue(rmq: Rmq, redis_client: redis.Redis) -> None:
+    publish(rmq, "leased", "plain")
+    with open_queue(redis_client, "q", "leased") as queue:
+        assert queue.admin.configure(shards=4).plain["settings"] == "shards=4"
+        queue.publish_many([NewMessage(str(number), dedup_key=str(number)) for number in range(400)])
+        queue.claim(max_messages=300, lease_id="run")
+        whole = {"shards": {"all": 4, "answer": 4}, "ready": 100, "leased": 300, "leases": 1}
+        assert whole.items() <= rmq("stats", "q", "--json").records[0].items()
+        ran = rmq("stats", "q", "plain")
+        assert (ran.code, ran.err) == (0, "q is stored in 4 shards; see rmq shards\n")
+        other = queue.admin.shards()[2]
+    assert "shards" not in rmq("stats", "plain", "--json").records[0]
+    redis_client.rpush(f"rmq:shard:{{q~{other.name}}}:ready", *["x"] * 5000)
+    assert f"shard {other.name} has 3.9 times as many ready messages" in rmq("stats", "q").err
+    redis_client.set(f"rmq:shard:{{q~{other.name}}}:delayed", "x")
+    ran = rmq("stats", "q")
+    assert ran.code == 1
+    assert f"3 of 4 shards of q answer, and not {other.name} (slot {other.slot}): " in ran.err
+    assert rmq("stats", "q", "--json").records[0]["shards"] == {"all": 4, "answer": 3}
+    ran = rmq("stats")
+    assert ran.code == 0
+    assert "3 of 4 shards of q answer" in ran.err
+    assert "plain" in ran.out
+    redis_client.delete(f"rmq:shard:{{q~{other.name}}}:delayed")
+    assert rmq("configure", "q", "shards=3").out.startswith("q stores shards=3; 1 shard more until claims have emptied")

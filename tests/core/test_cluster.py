@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from rmq_core import RedisSettings
+from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
+from rmq_core.errors import QueueUnavailable
 from rmq_core.exchange import resending
 from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.protocol import DEFAULT, DISCIPLINES
@@ -89,3 +93,34 @@ def exchanged(queue: Any, number: int) -> None:
     lease = queue.claim()
     assert lease is not None, queue.discipline
     queue.ack(lease)
+
+
+def test_a_client_that_cannot_be_made_says_that_the_server_does_not_answer(cluster: Cluster) -> None:
+    made, unavailable = 0, 0
+    for node in cluster.nodes:
+        node.kill9()
+        try:
+            RedisSettings.from_url(cluster.url).client().close()
+            made += 1
+        except QueueUnavailable:  # of the node that redis-py asks for more than the slots
+            unavailable += 1
+        node.restart()
+    assert (made, unavailable) == (2, 1)
+
+
+async def test_an_asyncio_client_does_not_wait_long_for_a_shard_whose_node_hangs(cluster: Cluster) -> None:
+    async with AsyncLeasedQueue(cluster.url, name_on(0)) as queue:
+        await queue.admin.configure(shards=3)
+        names = [each.name for each in await queue.admin.shards()]
+        hanging = cluster.owner(f"{{{queue.name}~{names[-1]}}}")
+        lost = [name for name in names[1:] if cluster.owner(f"{{{queue.name}~{name}}}") is hanging]
+        assert hanging is not cluster.owner(f"{{{queue.name}}}")
+        hanging.pause()
+        try:
+            began = time.monotonic()
+            found = await queue.admin.shards()
+            assert time.monotonic() - began < 4  # the socket timeout is five seconds
+            assert [each.name for each in found if each.error] == lost
+            assert (await queue.backlog()).ready == 0
+        finally:
+            hanging.resume()

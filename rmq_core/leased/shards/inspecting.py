@@ -17,12 +17,11 @@ from rmq_core.leased import inspecting
 from rmq_core.leased.claiming import ungrouped
 from rmq_core.leased.reading import Part, any_parts, held_parts
 from rmq_core.leased.shards.claiming import looked, polled
-from rmq_core.leased.shards.reclaiming import DECIDED
-from rmq_core.leased.shards.state import FIRST, PART, Sharded, part_id, sharded, slot_of
+from rmq_core.leased.shards.state import DECIDED, FIRST, PART, Sharded, part_id, sharded, slot_of
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease
 from rmq_core.policy import whole
-from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, ShardStats
+from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, ShardStats, summed
 
 R = TypeVar("R")
 
@@ -151,14 +150,8 @@ def _oldest(ages: Iterator[float | None]) -> float | None:
 
 
 def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
-    """Return what the queue holds. Of more than 1,000 leases of a shard, only 1,000 count as leased."""
-    found = list((yield from sharded(engine).all(lambda _, one: inspecting.stats(one))).values())
-    held = yield from leases(engine, 1000 * len(found))
-    ready, delayed, leased, dead, isolated = (
-        sum(getattr(each, name) for each in found) for name in ("ready", "delayed", "leased", "dead", "isolated")
-    )
-    oldest = _oldest(each.oldest_age for each in found)
-    return QueueStats(ready, delayed, leased, len(held), dead, oldest, any(each.paused for each in found), isolated)
+    """Return what the queue holds. Of more than 1,000 leases and parts in a shard, only 1,000 count as leased."""
+    return summed((yield from sharded(engine).all(lambda _, one: inspecting.stats(one))).values())
 
 
 def leases(engine: LeasedEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:

@@ -12,12 +12,10 @@ from rmq_core.exchange.scripts import script
 from rmq_core.kernel.settling import Reclaimed
 from rmq_core.leased import reclaiming, settling
 from rmq_core.leased.claiming import adoption, deadline_of
-from rmq_core.leased.shards.state import HOME, PART, checked, generation, part_id, part_ms, sharded
+from rmq_core.leased.shards.state import DECIDED, HOME, PART, checked, generation, part_id, part_ms, sharded
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease
 
-DECIDED = "~="
-"""What the names of acked leases begin with, some of whose parts may not be acked yet."""
 _MOMENT_MS = 30_000
 _LATER_MS = 10_000
 

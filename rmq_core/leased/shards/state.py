@@ -24,6 +24,8 @@ R = TypeVar("R")
 FIRST = "0"
 PART = "~@"
 """What the ids of parts begin with."""
+DECIDED = "~="
+"""What the names of acked leases begin with, some of whose parts may not be acked yet."""
 HOME = ".parts"
 """How the ids that the queue makes for leases in parts end."""
 SLOTS = 16384
