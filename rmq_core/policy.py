@@ -420,6 +420,7 @@ class Shards:
     shards that get messages; "0" has the keys of the queue itself. draining: those that only have their messages
     claimed. former: the names that decided before where a message with a deduplication key is stored, and the time of
     the server, in ms, until which such messages are remembered. settled: whether all shards know this epoch.
+    leaving: the queue is being forgotten; whoever publishes to it makes another map first.
     """
 
     epoch: int
@@ -427,11 +428,12 @@ class Shards:
     draining: tuple[str, ...] = ()
     former: tuple[tuple[int, tuple[str, ...]], ...] = ()
     settled: bool = True
+    leaving: bool = False
 
     def __str__(self) -> str:
         """Return the shards as the settings of the queue have them."""
         former = ";".join(f"{until}:{','.join(names)}" for until, names in self.former)
-        word = "live" if self.settled else "changing"
+        word = "live" if self.settled else "leaving" if self.leaving else "changing"
         return f"shards {self.epoch} {word} {','.join(self.names)} {','.join(self.draining) or '-'} {former or '-'}"
 
     @property
@@ -449,6 +451,7 @@ class Shards:
             tuple(draining.split(",")) if draining != "-" else (),
             tuple((int(until), tuple(each.split(","))) for until, _, each in before),
             settled=word == "live",
+            leaving=word == "leaving",
         )
 
 

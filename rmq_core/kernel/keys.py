@@ -155,7 +155,7 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     news: bytes
     epoch: bytes
     layouts = ("", "grouped", "sharded")
-    known_epoch, suffix = b"", ""
+    known_epoch, leaving, suffix = b"", b"", ""
     shard = "0"
     derived = MappingProxyType(
         {"group_holds": ("holds_of", ("lease",)), "ended_holds": ("holds_of", ("acked_lease", "lease"))}
@@ -173,6 +173,16 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     def lay_out(self, layout: str) -> None:
         super().lay_out(layout)
         self.ready = self.prefix + (b"ready:0" if layout == "sharded" else b"ready")
+
+    @property
+    def line(self) -> bytes:
+        """The list of ready messages of a queue in one slot, or what is in its place."""
+        return self.prefix + b"ready"
+
+    @property
+    def format(self) -> bytes:
+        """The key of the format of the queue."""
+        return self.prefix + b"format"
 
     lease = part("lease")
     settled = part("settled")

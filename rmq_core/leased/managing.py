@@ -200,7 +200,7 @@ def _behind(page: StoredPage, gone: frozenset[bytes], before: Cursor) -> Cursor:
 
 _CHOSEN = 10  # per script, which blocks the server: finding one of 100,000 dead letters takes about a millisecond
 _SLICE = 250
-_HELD = ("ready", "isolated", "delayed", "lease(s)", "dead", "completed", "failed")
+HELD = ("ready", "isolated", "delayed", "lease(s)", "dead", "completed", "failed")
 _WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed": ("delayed",)}
 
 
@@ -342,17 +342,34 @@ def unregister(engine: LeasedEngine) -> Exchange[None]:
     published to the queue before does not add it to the list again; a new queue object does with its first publish or
     claim. On a cluster the list has a slot of its own, so that the check and the removal are two steps.
     """
+    check_left(engine, (yield from left(engine)))
+
+
+def left(engine: LeasedEngine) -> Exchange[list[int]]:
+    """Remove an empty queue, and return what it holds; [] if its shards are others than this object knows."""
     try:
-        held = yield script("leased/unregister", engine.keys, names=QUEUES, name=engine.keys.name)
+        held: list[int] = yield script("leased/unregister", engine.keys, names=QUEUES, name=engine.keys.name)
     except ScriptFailed as refused:
         if "same slot" not in str(refused):  # redis-py removes the code CROSSSLOT from the text
             raise
         held = yield script("leased/unregister", engine.keys, name=engine.keys.name)
-        if not any(held):
+        if held and not any(held):
             yield Command(("SREM", QUEUES, engine.keys.name))
+    return held
+
+
+def check_held(engine: LeasedEngine, held: Sequence[int]) -> None:
+    """Raise QueueNotEmpty if a queue holds anything."""
     if any(held):
-        found = ", ".join(f"{count:,} {what}" for what, count in zip(_HELD, held, strict=True) if count)
-        raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge them first, or keep the queue")
+        found = ", ".join(f"{count:,} {what}" for what, count in zip(HELD, held, strict=True) if count)
+        raise QueueNotEmpty(f"queue {engine.name!r} holds {found}: consume or purge them first, or keep the queue")
+
+
+def check_left(engine: LeasedEngine, held: Sequence[int]) -> None:
+    """Let this object know that its queue was removed. Raises QueueNotEmpty if it was not, because it holds this."""
+    check_held(engine, held)
+    if not held:
+        raise QueueNotEmpty(f"queue {engine.name!r} was used, or its shards changed, meanwhile: run this again")
     if engine.tally is not None:
         engine.tally.clear()  # a flush would create the history again
     engine.registered = False

@@ -77,6 +77,9 @@ class LeasedEngine(KeyedEngine, Following, Observer):
 
                 self.shards = Sharded(self)
             self.shards.use(config.shards)
+        elif self.shards is not None:  # the queue was forgotten
+            self.shards = None
+            self.keys.lay_out("")
 
     def change(self, before: dict[str, Any], after: dict[str, Any]) -> Exchange[None]:
         """Change how the messages are stored, before the settings are."""

@@ -9,17 +9,20 @@ from typing import Any
 
 from rmq_core.envelope.matching import Match
 from rmq_core.envelope.payloads import key_digest, one_line
-from rmq_core.errors import ConfigurationError, LeaseLost, LeaseOwnedByOther
+from rmq_core.errors import ConfigurationError, LeaseLost, LeaseOwnedByOther, RedisMessageQueueError
 from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.settling import Reclaimed, expired
 from rmq_core.leased import managing
 from rmq_core.leased.claiming import owner_of, reenter
 from rmq_core.leased.settling import NOW
+from rmq_core.leased.shards import inspecting as looks
 from rmq_core.leased.shards import settling
 from rmq_core.leased.shards.claiming import taken_parts
-from rmq_core.leased.shards.publishing import home_of, knock
+from rmq_core.leased.shards.publishing import home_of, knock, learn
 from rmq_core.leased.shards.reclaiming import is_home, reclaim_home, seized
+from rmq_core.leased.shards.resharding import leave
 from rmq_core.leased.shards.state import FIRST, checked, sharded
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import whole
@@ -169,12 +172,46 @@ def expire_lease(
     return (yield from expired(done, lease_id, if_owner, engine.keys.done(lease_id)))
 
 
-def refused(engine: LeasedEngine, /, *_: Any, **__: Any) -> Exchange[None]:
-    """Refuse what is not possible over several shards."""
-    yield from ()
-    raise ConfigurationError(
-        f"this is not possible in queue {engine.name!r}, because it is stored in shards: use a queue without shards"
-    )
+def unregister(engine: LeasedEngine) -> Exchange[None]:
+    """Remove an empty queue from the list of queues, and what each shard knows of it, as `leased.managing.unregister`.
+
+    The map says first that the queue leaves. A shard that has been left refuses all publishers; one that has messages
+    for the queue then completes a change to a newer map, as whoever finds a change that has not ended. So the first
+    shard, which is left last, shows by its map whether any shard may have accepted messages since it was left.
+    """
+    now = yield from looks.stats(engine)
+    managing.check_held(engine, (now.ready - now.isolated, now.isolated, now.delayed, now.leases, now.dead, 0, 0))
+    engine.keys.leaving = yield from leave(engine)
+    shards, total = sharded(engine), [0] * len(managing.HELD)
+    try:
+        for name, one in shards.others.items():
+            held = yield from shards.at(name, _left(one))
+            total = [sum(pair) for pair in zip(total, held, strict=True)]
+        managing.check_held(engine, total)
+        managing.check_left(engine, (yield from managing.left(engine)))
+    except RedisMessageQueueError:
+        with suppress(RedisMessageQueueError):  # then the next publisher does it
+            yield from learn(engine)
+        raise
+    engine.take(None)
+
+
+def _left(engine: LeasedEngine) -> Exchange[list[int]]:
+    held: list[int] = yield script("leased/unregister", engine.keys, name=engine.name, leaving="-")
+    return held
+
+
+def refused(operation: Operation) -> Operation:
+    """Return an operation that refuses what is not possible over several shards."""
+
+    def run(engine: LeasedEngine, /, *_: Any, **__: Any) -> Exchange[None]:
+        yield from ()
+        raise ConfigurationError(
+            f"{operation.__name__} is not possible in queue {engine.name!r}, because it is stored in shards: use a queue"
+            " without shards for it"
+        )
+
+    return run
 
 
 def unstaged(engine: LeasedEngine, /, *_: Any, **__: Any) -> Exchange[None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -19,7 +20,7 @@ from rmq_core.exchange.scripts import format_key, script
 from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.inspecting import count_call, server_time
-from rmq_core.leased.shards.state import FIRST, SLOTS, Sharded, checked, slot_of
+from rmq_core.leased.shards.state import FIRST, SLOTS, Sharded, checked, sharded, slot_of
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import Shards, of_text
 
@@ -37,6 +38,9 @@ def reshard(engine: LeasedEngine, before: dict[str, Any], after: dict[str, Any])
         raise ConfigurationError("shards cannot be reset: a queue that has shards keeps one, configure(shards=1)")
     count = wanted if isinstance(wanted, int) else len(wanted.names)
     yield from ready(engine, DISCIPLINE)
+    if known is not None and known.leaving:
+        yield from finish(engine)
+        return  # the caller finds other settings, and calls again
     if known is not None and len(known.names) == count:
         yield from _stamped(engine, known)
         done = yield from _drained(engine, known)
@@ -61,11 +65,33 @@ def finish(engine: LeasedEngine) -> Exchange[None]:
     """Complete a change that somebody else has begun."""
     while engine.shards is not None and not engine.shards.map.settled:
         known = engine.shards.map
-        yield from _stamped(engine, known)
-        stored = json.loads((yield Command(engine.look)) or "{}")
-        if stored.get("shards") == str(known):
-            yield from _exchange(engine, stored, {**stored, "shards": str(_settled(known))})
-        engine.take((yield Command(engine.look)))
+        if known.leaving:  # from this map on, no shard may accept messages
+            after = Shards(known.epoch + 1, known.names, known.draining, known.former, settled=False)
+        else:
+            yield from _stamped(engine, known)
+            after = _settled(known)
+        yield from _replaced(engine, known, after)
+
+
+def leave(engine: LeasedEngine) -> Exchange[bytes]:
+    """Store in the map that the queue is to be forgotten; return all settings as they are stored then."""
+    while True:
+        yield from finish(engine)
+        known = sharded(engine).map
+        leaving = replace(known, settled=False, leaving=True)
+        if (text := (yield from _replaced(engine, known, leaving))) is not None:
+            return text.encode()
+
+
+def _replaced(engine: LeasedEngine, known: Shards, after: Shards) -> Exchange[str | None]:
+    """Store another map in the place of a known one, and read it; return the settings, None if others were stored."""
+    stored = json.loads((yield Command(engine.look)) or "{}")
+    done = stored.get("shards") == str(known)
+    settings = {**stored, "shards": str(after)}
+    if done:
+        done = yield from _exchange(engine, stored, settings)
+    engine.take((yield Command(engine.look)))
+    return _text(settings) if done else None
 
 
 def _settled(known: Shards) -> Shards:
@@ -74,9 +100,12 @@ def _settled(known: Shards) -> Shards:
 
 def _exchange(engine: LeasedEngine, before: dict[str, Any], after: dict[str, Any]) -> Exchange[bool]:
     """Store settings if nobody has changed them; return whether."""
-    texts = (json.dumps(each, sort_keys=True, separators=(",", ":")) if each else "" for each in (before, after))
-    reply = yield script("kernel/configure", engine.keys, before=next(texts), after=next(texts))
+    reply = yield script("kernel/configure", engine.keys, before=_text(before), after=_text(after))
     return bool(reply == b"stored")
+
+
+def _text(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, separators=(",", ":")) if settings else ""
 
 
 def _stamped(engine: LeasedEngine, known: Shards) -> Exchange[None]:

@@ -56,6 +56,7 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
     managing.edit: found_first(managing.edit),
     managing.run_now: waking(found_first(managing.run_now)),
     managing.cancel: found_first(managing.cancel),
+    managing.unregister: changes.unregister,
     managing.forget: by_key(managing.forget),
     managing.remembered: by_key(managing.remembered),
     explaining.why: found_first(explaining.why, lambda found: found.state != "gone"),
@@ -65,4 +66,4 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
 
 def route(operation: Callable[..., Exchange[Any]]) -> Callable[..., Exchange[Any]]:
     """Return the operation for a queue in shards; one that raises ConfigurationError for what that cannot do."""
-    return operation if operation in _SAME else _OTHER.get(operation, refused)
+    return operation if operation in _SAME else _OTHER.get(operation) or refused(operation)

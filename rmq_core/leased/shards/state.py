@@ -151,7 +151,9 @@ def sharded(engine: LeasedEngine) -> Sharded:
     """Return the shards of the queue of an engine."""
     found = (engine.home or engine).shards
     if found is None:
-        raise RedisMessageQueueError(f"queue {engine.name!r} is stored in shards, but its settings do not name them")
+        raise RedisMessageQueueError(
+            f"the settings of queue {engine.name!r} name no shards: if it was forgotten, call again, for a new queue"
+        )
     return found
 
 

@@ -15,7 +15,14 @@ import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, Match, NewMessage, Overflow
 from rmq_core.asyncio import WaitHub
-from rmq_core.errors import ConfigurationError, LeaseLost, QueueFull, QueueUnavailable
+from rmq_core.errors import (
+    ConfigurationError,
+    LeaseLost,
+    QueueFull,
+    QueueNotEmpty,
+    QueueUnavailable,
+    RedisMessageQueueError,
+)
 from rmq_core.leased import settling
 from rmq_core.leased.aio import read_all
 from rmq_core.leased.queue import backlogs
@@ -45,6 +52,15 @@ def stale(world: World, **config: Any) -> Any:
 
 def engine_of(queue: Any) -> LeasedEngine:
     return getattr(queue, "inner", queue)._engine  # type: ignore[no-any-return]
+
+
+def publish_again(queue: Any, text: str, **options: Any) -> None:
+    """Publish to a queue that may have been forgotten: then an object that knew its shards begins a new one."""
+    try:
+        published = queue.publish(text, **options)
+    except RedisMessageQueueError:
+        published = queue.publish(text, **options)
+    assert published.accepted
 
 
 def drained(queue: Any, most: int = 100) -> list[str]:
@@ -646,6 +662,69 @@ def test_a_part_that_is_settled_is_not_returned_again(world: World) -> None:
     queue.nack(lease)
     assert not [event for event in events if str(event.operation) == "lost"]
     assert len(drained(queue)) == 4
+
+
+def test_an_empty_queue_is_forgotten_with_all_of_its_shards(world: World) -> None:
+    queue = in_shards(world, 4, max_deliveries=1)
+    other, late = world.queue(), stale(world)
+    queue.publish("x")
+    lease = queue.claim(max_messages=5, lease_id="run")
+    queue.admin.configure(shards=2)  # two drain
+    steps = (
+        ("1 lease", lambda: queue.release(lease)),
+        ("1 ready", lambda: queue.nack(queue.claim())),
+        ("1 dead", lambda: queue.admin.purge("dead")),
+    )
+    for holds, step in steps:
+        with pytest.raises(QueueNotEmpty, match=holds):
+            other.admin.unregister()
+        assert stale(world).stats()[:5] == other.stats()[:5]
+        step()
+    other.admin.unregister()
+    left = [key.rpartition(b":")[2] for key in keys_of(world, "rmq:*") if b"slot:" not in key and b":done:" not in key]
+    assert set(left) == {b"fence"}  # as of a queue in one slot: no later token may equal one of before
+    publish_again(late, "new")
+    assert late.stats().ready == other.stats().ready == late.backlog().ready == 1
+    assert drained(world.queue()) == ["new"]
+    assert in_shards(world).publish("again").accepted
+
+
+@pytest.mark.parametrize("steps", range(14))
+@pytest.mark.parametrize("meanwhile", ["publish", "configure", "dies"])
+def test_a_queue_that_is_used_while_it_is_forgotten_loses_nothing(world: World, steps: int, meanwhile: str) -> None:
+    """The one that forgets it stops after so many requests: for ever, or until others have used the queue."""
+    in_shards(world)
+    other, texts = stale(world), [f"m{number}" for number in range(6)]
+
+    def use() -> None:
+        if meanwhile == "configure":
+            world.queue().admin.configure(shards=5)
+            return
+        for text in texts:
+            publish_again(other, text, dedup_key=text)
+
+    with LeasedQueue(world.url, "q") as queue:
+        perform, left = queue._driver.perform, [steps]
+
+        def counted(*args: Any) -> Any:
+            left[0] -= 1
+            if left[0] == -1:
+                if meanwhile == "dies":
+                    raise _Stopped
+                use()
+            return perform(*args)
+
+        queue._driver.perform = counted  # type: ignore[method-assign]
+        with suppress(_Stopped, QueueNotEmpty):
+            queue.admin.unregister()
+        queue._driver.perform = perform  # type: ignore[method-assign]
+    if meanwhile == "dies" or left[0] >= 0:
+        use()
+    last = world.queue()
+    assert sorted(drained(last)) == ([] if meanwhile == "configure" else texts)
+    assert last.publish("x").accepted
+    publish_again(other, "y")
+    assert sorted(drained(last)) == ["x", "y"]
 
 
 def test_heartbeats_of_other_shards_go_on_while_one_is_away(world: World) -> None:
