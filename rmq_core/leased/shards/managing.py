@@ -207,8 +207,8 @@ def refused(operation: Operation) -> Operation:
     def run(engine: LeasedEngine, /, *_: Any, **__: Any) -> Exchange[None]:
         yield from ()
         raise ConfigurationError(
-            f"{operation.__name__} is not possible in queue {engine.name!r}, because it is stored in shards: use a queue"
-            " without shards for it"
+            f"{operation.__name__} is not possible in queue {engine.name!r}, because it is stored in shards: use a"
+            " queue in one slot"
         )
 
     return run

@@ -12,6 +12,7 @@ import pytest
 from rmq_core.envelope import codec
 from rmq_core.exchange import scripts
 from rmq_core.leased import grouping
+from rmq_core.leased.shards import resharding, state
 
 
 class Counted:
@@ -31,7 +32,9 @@ def fix_ids(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(codec, "_leases", itertools.count(1))
     patch.setattr(codec, "_nonces", Counted("abc"))
     patch.setattr(scripts, "nonce", Counted("def").pop)
-    patch.setattr(grouping, "version", lambda _: "1.2.3")  # else each release would write another file
+    for module in (grouping, resharding):
+        patch.setattr(module, "version", lambda _: "1.2.3")  # else each release would write another file
+    patch.setattr(state, "randrange", lambda _: 0)  # the shard with which a client begins
     patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=1))
 
 

@@ -10,6 +10,7 @@ from rmq_core import LeasedConfig, LeasedQueue, NewMessage, Overflow, RedisMessa
 from rmq_core.admin import history as recording
 from rmq_core.kernel.base import tools_of
 from rmq_core.leased import claiming, grouping, inspecting, publishing, reclaiming, settling
+from rmq_core.leased.shards import settling as shards
 from rmq_core.observe.history import acting_as
 from rmq_core.observe.tally import lines_of
 from rmq_core.policy import Groups
@@ -318,7 +319,20 @@ def grouped_later(url: str, client: Any) -> None:
         begin(q, grouping.set_groups(q._engine, Groups(2)), 2)
 
 
+def sharded(url: str, client: Any) -> None:
+    """A lease in parts, one whose ack is decided while no part is acked, and a shard that only has messages claimed."""
+    with queue(url) as q:
+        q.admin.configure(shards=3)
+        q.publish_many([NewMessage(f"m{n}", id=f"m{n}", dedup_key=f"k{n}") for n in range(16)], headers=HEADERS)
+        q.publish_many([NewMessage("due", id="due", dedup_key="due", delay=HOUR_S)])
+        decided = q.claim(max_messages=9, lease_id="decided", owner="host 1")
+        q.claim(max_messages=5, lease_id="job", owner="host 2")
+        begin(q, shards.ack(q._engine, decided), 2)
+        q.admin.configure(shards=2)
+
+
 SCENES = {
+    "sharded": sharded,
     "grouped_exclusive": grouped_exclusive,
     "grouped_fair": grouped_fair,
     "grouped_later": grouped_later,

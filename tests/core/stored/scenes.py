@@ -12,13 +12,14 @@ from tests.core.stored.deterministic import fix_ids
 from tests.core.stored.golden import dump, now_ms
 
 FOLDER = Path(__file__).parent / "format1"
-GROUPED = FOLDER.with_name("format2")
+GROUPED, SHARDED = FOLDER.with_name("format2"), FOLDER.with_name("format3")
 SCENES = leased_scenes.SCENES | other_scenes.SCENES
 
 
 def path_of(name: str) -> Path:
     """Return the path of the golden file of a scene."""
-    return (GROUPED if name.startswith("grouped_") else FOLDER) / f"{name}.txt"
+    folder = GROUPED if name.startswith("grouped_") else SHARDED if name == "sharded" else FOLDER
+    return folder / f"{name}.txt"
 
 
 def golden(name: str) -> str:

@@ -1,4 +1,4 @@
-"""This version writes formats 1 and 2, byte for byte: the golden files say what they are."""
+"""This version writes formats 1, 2 and 3, byte for byte: the golden files say what they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.core.stored.golden import dump, load, now_ms
-from tests.core.stored.scenes import FOLDER, GROUPED, SCENES, golden, path_of, played
+from tests.core.stored.scenes import FOLDER, GROUPED, SCENES, SHARDED, golden, path_of, played
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -23,5 +23,5 @@ def test_a_golden_file_loads_as_it_is_written(redis_client: Any, name: str) -> N
 
 
 def test_every_golden_file_has_its_scene() -> None:
-    found = {path for folder in (FOLDER, GROUPED) for path in folder.glob("*.txt")}
+    found = {path for folder in (FOLDER, GROUPED, SHARDED) for path in folder.glob("*.txt")}
     assert found == {path_of(name) for name in SCENES}
