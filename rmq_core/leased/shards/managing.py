@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from rmq_core.envelope.export_record import StoredPage
 from rmq_core.envelope.matching import Match
 from rmq_core.envelope.payloads import key_digest, one_line
 from rmq_core.errors import ConfigurationError, LeaseLost, LeaseOwnedByOther, RedisMessageQueueError
@@ -14,7 +15,8 @@ from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.settling import Reclaimed, expired
-from rmq_core.leased import managing
+from rmq_core.kernel.transfer import Cursor
+from rmq_core.leased import managing, transfer
 from rmq_core.leased.claiming import owner_of, reenter
 from rmq_core.leased.settling import NOW
 from rmq_core.leased.shards import inspecting as looks
@@ -23,7 +25,7 @@ from rmq_core.leased.shards.claiming import taken_parts
 from rmq_core.leased.shards.publishing import home_of, knock, learn
 from rmq_core.leased.shards.reclaiming import is_home, reclaim_home, seized
 from rmq_core.leased.shards.resharding import leave
-from rmq_core.leased.shards.state import FIRST, checked, sharded
+from rmq_core.leased.shards.state import FIRST, PART, checked, sharded
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import whole
 from rmq_core.reports import ReasonGroup, SearchPage, SettleReport
@@ -201,14 +203,31 @@ def _left(engine: LeasedEngine) -> Exchange[list[int]]:
     return held
 
 
-def refused(operation: Operation) -> Operation:
+def export_page(engine: LeasedEngine, state: str, cursor: Cursor = ()) -> Exchange[StoredPage]:
+    """Return a page of the stored messages of a shard, one shard after the other, as there were at the first page."""
+    shards = sharded(engine)
+    (name, *rest), inner = cursor or (tuple(shards.engines), ())
+    page = StoredPage([], None)
+    if name in shards.engines:  # else it was empty, and is no longer a shard
+        page = yield from shards.at(name, transfer.export_page(shards.engines[name], state, inner))
+    if state == "leased":
+        page = page._replace(messages=[one._replace(lease=_of_part(one.lease)) for one in page.messages])
+    if page.cursor is not None:
+        return page._replace(cursor=((name, *rest), page.cursor))
+    return page._replace(cursor=(tuple(rest), ()) if rest else None)
+
+
+def _of_part(lease_id: str | None) -> str | None:
+    return lease_id and lease_id.removeprefix(PART)
+
+
+def refused(what: str, instead: str = "use a queue in one slot") -> Operation:
     """Return an operation that refuses what is not possible over several shards."""
 
     def run(engine: LeasedEngine, /, *_: Any, **__: Any) -> Exchange[None]:
         yield from ()
         raise ConfigurationError(
-            f"{operation.__name__} is not possible in queue {engine.name!r}, because it is stored in shards: use a"
-            " queue in one slot"
+            f"{what} is not possible in queue {engine.name!r}, because it is stored in shards: {instead}"
         )
 
     return run

@@ -7,7 +7,18 @@ from typing import Any
 
 from rmq_core.admin import configuring, history
 from rmq_core.exchange import Exchange
-from rmq_core.leased import claiming, explaining, grouping, inspecting, managing, publications, publishing, settling
+from rmq_core.kernel.transfer import import_progress
+from rmq_core.leased import (
+    claiming,
+    explaining,
+    grouping,
+    inspecting,
+    managing,
+    publications,
+    publishing,
+    settling,
+    transfer,
+)
 from rmq_core.leased.shards import claiming as claims
 from rmq_core.leased.shards import inspecting as looks
 from rmq_core.leased.shards import managing as changes
@@ -60,10 +71,15 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
     managing.forget: by_key(managing.forget),
     managing.remembered: by_key(managing.remembered),
     explaining.why: found_first(explaining.why, lambda found: found.state != "gone"),
+    transfer.export_page: changes.export_page,
+    **dict.fromkeys(
+        (transfer.import_chunk, import_progress),
+        refused("import", "import into a new queue, and configure its shards then"),
+    ),
     **dict.fromkeys((publishing.stage, publishing.publish_staged, publishing.drop_staged), unstaged),
 }
 
 
 def route(operation: Callable[..., Exchange[Any]]) -> Callable[..., Exchange[Any]]:
     """Return the operation for a queue in shards; one that raises ConfigurationError for what that cannot do."""
-    return operation if operation in _SAME else _OTHER.get(operation) or refused(operation)
+    return operation if operation in _SAME else _OTHER.get(operation) or refused(operation.__name__)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import LeasedConfig, QueueFull, Unsupported
+from rmq_core import LeasedConfig, NewMessage, QueueFull, Unsupported
 from rmq_core.envelope.export_record import StoredMessage
 from rmq_core.errors import ConfigurationError, ImportConflict, PayloadError, QueueChanged
 from rmq_core.jobs import JobsConfig
@@ -285,6 +285,51 @@ def test_leased_messages_are_counted_or_exported_and_marked(world: World) -> Non
     assert b'"lease":"load","owner":"me"' in b"".join(held)
     target = world.queue("target")
     assert moved(target, found).states == {"ready": 2599}
+
+
+def test_all_shards_of_a_queue_are_exported_also_those_that_drain(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    queue.admin.configure(shards=4)
+    texts = [f"m{number}" for number in range(1500)]
+    queue.publish_many([NewMessage(text, dedup_key=text) for text in texts])
+    queue.publish_many([NewMessage(text, dedup_key=text, delay=1000) for text in ("later", "last")])
+    for _ in range(20):
+        queue.nack(queue.claim(), reason="it broke")
+    lease = queue.claim(max_messages=700, lease_id="load", owner="me")
+    assert len(lease.parts) > 1
+    queue.admin.configure(shards=2)
+    queue.admin.pause()
+    lines = lines_of(queue, include_leased=True)
+    assert b"".join(lines).count(b'"lease":"load","owner":"me"') == 700
+    target = world.queue("target")
+    assert moved(target, lines).states == {"delayed": 2, "ready": 1480, "dead": 20}
+    places = itertools.product(("ready", "delayed", "dead"), (0, 1000))
+    pages = [target.admin.browse(state, place, 1000) for state, place in places]
+    found = [message.payload for page in pages for message in page.messages]
+    assert sorted(found) == sorted([*texts, "later", "last"])
+    target.admin.configure(shards=3)
+    assert target.stats().ready == 1480
+    with pytest.raises(ConfigurationError, match="import is not possible in queue 'q'"):
+        moved(queue, lines)
+
+
+def test_a_shard_that_goes_during_an_export_ends_it_for_no_other(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup_window=0.2))
+    queue.admin.configure(shards=4)
+    for number in range(40):
+        queue.publish(str(number))
+    queue.admin.configure(shards=1)
+    export, lines = Export(queue, "0", live=True), []
+    for line in export.lines():
+        lines.append(line)
+        if len(lines) == 3:
+            while lease := queue.claim(max_messages=9):
+                queue.ack(lease)
+            time.sleep(0.3)
+            queue.publish("new")
+            assert len(queue.admin.configure(shards=1).stored["shards"].all) == 1
+    assert export.changed
+    assert sum(export.counts.values()) == len(lines) - 2 >= 10
 
 
 def test_leased_messages_of_workers_are_exported(world: World) -> None:
