@@ -39,7 +39,8 @@ def reshard(engine: LeasedEngine, before: dict[str, Any], after: dict[str, Any])
     count = wanted if isinstance(wanted, int) else len(wanted.names)
     yield from ready(engine, DISCIPLINE)
     if known is not None and known.leaving:
-        yield from finish(engine)
+        after["shards"] = before["shards"]
+        yield from _replaced(engine, known, replace(known, leaving=False))
         return  # the caller finds other settings, and calls again
     if known is not None and len(known.names) == count:
         yield from _stamped(engine, known)
@@ -66,7 +67,7 @@ def finish(engine: LeasedEngine) -> Exchange[None]:
     while engine.shards is not None and not engine.shards.map.settled:
         known = engine.shards.map
         if known.leaving:  # from this map on, no shard may accept messages
-            after = Shards(known.epoch + 1, known.names, known.draining, known.former, settled=False)
+            after = replace(known, leaving=False)
         else:
             yield from _stamped(engine, known)
             after = _settled(known)
