@@ -161,7 +161,8 @@ def _begun(queue: Any, call: Invocation) -> Exchange[Any]:
     engine, begin = call.engine, queue._begin or Invocation.exchange  # noqa: SLF001  the same module
     if not engine.simple:
         yield from following(engine)
-        call = call._replace(operation=engine.routed(call.operation))
+        routed = engine.routed(call.operation)
+        call = call if routed is call.operation else call._replace(operation=routed)
     exchange = journaled(begin, call) if getattr(engine, "journal", None) else begin(call)
     return (yield from exchange if engine.registered else provisional(engine, queue.discipline, exchange))
 
