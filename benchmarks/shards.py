@@ -30,6 +30,8 @@ IDLE_S = 10
 """Waiting consumers look every 5 s."""
 PLAIN, COUNTS = 0, (1, 3, 6)
 """The queue in one slot, and the numbers of shards of the others."""
+LARGER = {3: 6, 12: 24, 48: 48}
+"""Numbers of nodes, and of shards on them: at most 64."""
 BATCHES = ("publish_many", "claim + read + ack of a batch")
 
 
@@ -151,10 +153,10 @@ def _larger(costs: dict[tuple[str, int], list[Cost]], size: int) -> Table:
         fewer, more = ([median(each) for each in zip(*costs[name, count], strict=True)] for count in COUNTS[1:])
         unevenness = more[0] * MASTERS / more[1]
         a_part = max(0.0, more[1] - fewer[1]) * size / (COUNTS[2] - COUNTS[1]) if name in BATCHES else 0.0
-        of_message = more[1] + a_part * (2 * nodes - COUNTS[2]) / size
+        of_message = more[1] + a_part * (LARGER[nodes] - COUNTS[2]) / size
         return f"{nodes / (of_message * unevenness):,.0f}"
 
-    rows = [[str(nodes), str(2 * nodes), *(rate(name, nodes) for name in WORKS)] for nodes in (3, 12, 48)]
+    rows = [[str(nodes), str(count), *(rate(name, nodes) for name in WORKS)] for nodes, count in LARGER.items()]
     note = (
         "Messages a second if the main threads of all nodes are busy with one of the works; computed, not measured. A"
         " message that is alone costs one node the same in any cluster. A batch has a part in each shard, and each part"
