@@ -34,6 +34,8 @@ def measure(port: int, rounds: int) -> Findings:
     """Return one table: a row per loop, a column per number of processes."""
     cores.spread_out()
     workers = [Worker(port) for _ in range(max(CROWDS))]
+    for worker in workers:  # purging the queue could take the message that a late one begins with
+        worker.pipe.recv()
     with redis.Redis(port=port) as client, LeasedQueue(client, "processes") as queue:
         columns = [_column(workers[:crowd], queue, rounds) for crowd in CROWDS]
     for worker in workers:
@@ -88,6 +90,7 @@ class Worker:
 def _work(port: int, pipe: Connection) -> None:
     hand = Hand(port)
     loops = hand.loops()
+    pipe.send("ready")
     while (told := pipe.recv()) is not None:
         name, start = told
         pipe.send(hand.rate(loops[name], start))
