@@ -43,7 +43,7 @@ from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.observe.history import Step, Timeline
 from rmq_core.protocol import WorkQueue
-from rmq_core.reports import Publication, QueueStats, ShardStats, skews, summed
+from rmq_core.reports import Publication, QueueStats, ShardStats, skews, total_stats
 
 _LEASES, _SLICE = 1000, 100
 
@@ -358,7 +358,7 @@ def _stats_of(server: Server, spread: dict[str, list[ShardStats]], queue: Regist
         if not shards:
             return opened.stats()
     spread[queue.name] = shards
-    return summed(each.stats for each in shards)
+    return total_stats(each.stats for each in shards)
 
 
 _Message = Annotated[str, typer.Argument(help="The id that publish returned.")]

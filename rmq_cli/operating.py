@@ -91,12 +91,12 @@ def _change(
         emit({"queue": queue, **about, **answer, **({"missing": missing} if verb.needs == "message" else {})})
     else:
         many, dead = next(iter(answer.values())), answer.get("dead")
-        more_told = f", of which {dead:,} became dead letters" if dead else ""
+        addition = f", of which {dead:,} became dead letters" if dead else ""
         if draining := answer.get("draining"):
             names = ", ".join(draining)
-            more_told = f"; {counted(len(draining), 'shard')} more until claims have emptied them: {names}"
+            addition = f"; {counted(len(draining), 'shard')} more until claims have emptied them: {names}"
         words = {"messages": counted(many, "message")} if isinstance(many, int) else answer
-        say(verb.done.format(**{"queue": queue, **more, **words}) + more_told)
+        say(verb.done.format(**{"queue": queue, **more, **words}) + addition)
     if missing:
         complain(f"{verb.otherwise}: {', '.join(missing)}")
         raise typer.Exit(Exit.FAILED)

@@ -50,7 +50,7 @@ from rmq_core.leased.inspecting import Overview, dead_letters, overview
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.observe.history import HistoryPoint, pause_reason
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
-from rmq_core.reports import QueueStats, ShardStats, summed
+from rmq_core.reports import QueueStats, ShardStats, total_stats
 
 FIRST_S, AGAIN_S = 2.0, 0.25
 """How long a request counts queues that were never counted, and how long it counts the others again."""
@@ -276,7 +276,7 @@ class Console:
         """
         async with self.opened(name) as (queue, discipline):
             settings, shards = await self._laid_out(queue)
-            stats = summed(each.stats for each in shards) if shards else await queue.stats()
+            stats = total_stats(each.stats for each in shards) if shards else await queue.stats()
             shown = {**stats_shown(name, discipline, stats), **settings}
             if shards:
                 shown["shards"] = shards_shown(shards)

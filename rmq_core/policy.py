@@ -508,12 +508,12 @@ def of_text(value: Any) -> Any:
         return value
 
 
-def told(value: Any) -> Any:
-    """Return what `as_text` returns, but of shards how many there are, as `configure` takes it, and not the map."""
+def as_given(value: Any) -> Any:
+    """Return a setting as `configure` takes it: as text, and shards as their number."""
     return len(value.names) if isinstance(value, Shards) else as_text(value)
 
 
 def shown(name: str, value: Any) -> str:
     """Return a setting as command lines have it."""
-    text = told(value)
+    text = as_given(value)
     return f"{name}={text if isinstance(text, str) else json.dumps(text)}"

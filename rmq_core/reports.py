@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope.codec import Message
 from rmq_core.messages import IsolatedGroup, Isolation
-from rmq_core.policy import moment, shown, told
+from rmq_core.policy import as_given, moment, shown
 
 
 class Published(NamedTuple):
@@ -206,7 +206,7 @@ class Differing(NamedTuple):
     at: datetime
 
 
-def summed(stats: Iterable[QueueStats | None]) -> QueueStats:
+def total_stats(stats: Iterable[QueueStats | None]) -> QueueStats:
     """Return what the shards of a queue hold together; None is a shard that did not answer."""
     found = [each for each in stats if each is not None]
     ready, delayed, leased, leases, dead, isolated = (
@@ -252,7 +252,7 @@ class ShardStats(NamedTuple):
 
 
 def skews(shards: Iterable[ShardStats]) -> dict[str, float]:
-    """Return how many times the mean of ready messages each shard has, by name; draining ones get no more, and lack."""
+    """Return by name how many times the mean of ready messages each shard has. Draining shards are left out."""
     ready = {each.name: each.stats.ready for each in shards if each.stats and not each.draining}
     mean = sum(ready.values()) / max(1, len(ready))
     return {name: many / mean if mean else 1.0 for name, many in ready.items()}
@@ -311,7 +311,7 @@ class QueueSettings(NamedTuple):
         draining: the names of shards that get no more messages.
         """
         stored, in_force = (
-            {name: told(value) for name, value in some.items()} for some in (self.stored, self.in_force)
+            {name: as_given(value) for name, value in some.items()} for some in (self.stored, self.in_force)
         )
         said = ", ".join(starmap(shown, self.stored.items())) or "nothing"
         differing = [{**each._asdict(), "at": each.at.isoformat()} for each in self.differing]

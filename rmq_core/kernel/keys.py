@@ -65,7 +65,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from rmq_core.errors import ConfigurationError
-from rmq_core.exchange.scripts import Laid
+from rmq_core.exchange.scripts import Laid, format_key
 
 QUEUES = b"rmq:queues"
 UNHELD = ("ready", "isolated", "delayed", "dead", "completed", "failed")
@@ -176,13 +176,13 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
 
     @property
     def line(self) -> bytes:
-        """The list of ready messages of a queue in one slot, or what is in its place."""
+        """The key of the ready messages in format 1; in format 3 it holds a mark, and `ready` is another key."""
         return self.prefix + b"ready"
 
     @property
     def format(self) -> bytes:
         """The key of the format of the queue."""
-        return self.prefix + b"format"
+        return format_key(self.prefix)
 
     lease = part("lease")
     settled = part("settled")

@@ -3,7 +3,8 @@
 -- KEYS: slot  ready  delayed  waiters  wake  previous?, slot of the previous chunk, if chained
 -- ARGV: seq  slot_ttl_ms  channel, of notifications  max_ready:number, or 0  count:number, of the messages
 --       stamp_ms:number, server time that the publisher wrote into their stamps  previous_seq?
--- Reply: 'accepted 0 @<now ms> [!, as in publish]', 'full <now ms>', 'stale @<now ms>', 'unchained', 'moved' or 'superseded'.
+-- Reply: 'accepted 0 @<now ms> [!, see in_map]', 'full <now ms>', 'stale @<now ms>', 'unchained', 'moved' or
+--   'superseded'.
 -- include: clock
 -- include: replay
 -- include: notify
@@ -27,5 +28,4 @@ local now = clock()
 if max_ready > 0 and length + held > max_ready then return taken_back(ready, count, refuse('full ' .. now)) end
 if is_stale(stamp_ms, now) then return taken_back(ready, count, refuse('stale @' .. now)) end
 if seen then notify(waiters, wake, channel, now, seen) end
-local called = moved ~= nil and seen and redis.call('ZSCORE', waiters, '@') and ' !' or ''
-return remember('accepted 0 @' .. now .. called)
+return remember('accepted 0 @' .. now .. (called and seen and called() or ''))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from rmq_core.envelope.codec import new_id
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Command, Exchange, number_after, text_of
-from rmq_core.exchange.scripts import format_key, script
+from rmq_core.exchange.scripts import script
 from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.inspecting import server_time
@@ -134,7 +134,7 @@ def _present(engine: LeasedEngine) -> Exchange[str | None]:
 def _store(engine: LeasedEngine, policy: str) -> Exchange[None]:
     keys, commit, stage = engine.keys, new_id(), new_id()
     call = script(
-        "leased/set_groups", keys, format=format_key(keys.prefix), staged=keys.staged(commit),
+        "leased/set_groups", keys, staged=keys.staged(commit),
         stage=keys.stage(stage), new_policy=policy, format_text=f"{_FORMAT} {version('rmq')}",
         commit=COMMIT + commit.encode(), stage_id=stage, peace_ms=PEACE_MS,
     )  # fmt: skip
@@ -154,7 +154,7 @@ def _ungroup(engine: LeasedEngine, policy: str) -> Exchange[None]:
         if not name.startswith(COMMIT.decode()):
             yield script("leased/let_go", keys, ended_holds=keys.holds_of(keys.lease(name)), lease_id=name)
     call = script(
-        "leased/ungroup", keys, format=format_key(keys.prefix), staged=keys.staged(commit),
+        "leased/ungroup", keys, staged=keys.staged(commit),
         stage=keys.stage(stage), commit=COMMIT + commit.encode(), element=f"0 2 {stage}",
         peace_ms=PEACE_MS,
     )  # fmt: skip

@@ -7,8 +7,7 @@
 --       count, of the messages  stamp_ms, server time that the publisher wrote into their stamps, 0 for none
 --       messages..., if chained, also the seq of the previous chunk
 -- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate, 2 accepted in the place of another>]
---   [@<now ms>, if count > 1 or any is 2] [<ids of the messages that were replaced>] [!, if consumers wait for messages of
---   any shard]',
+--   [@<now ms>, if count > 1 or any is 2] [<ids of the messages that were replaced>] [!, see in_map]',
 --   'full <now ms>', 'unchained', 'moved' (to other shards; see in_map) or 'superseded'.
 -- include: clock
 -- include: replay
@@ -90,5 +89,5 @@ if arrived then arrived(fresh) end
 for i = 1, #unmarked do redis.call('SET', unmarked[i], nonce, 'PX', window_ms) end
 local stamp, replaced = count > 1 and ' @' .. now or '', replace and replace()
 if replaced and #replaced > 0 then stamp = ' @' .. now .. ' ' .. table.concat(replaced, ' ') end
-if moved ~= nil and seen and redis.call('ZSCORE', waiters, '@') then stamp = stamp .. ' !' end
+if called and seen then stamp = stamp .. called() end
 return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or '') .. stamp)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import RedisSettings
+from rmq_core import LeasedQueue, RedisSettings
 from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 from rmq_core.errors import QueueUnavailable
 from rmq_core.exchange import resending
@@ -124,3 +124,20 @@ async def test_an_asyncio_client_does_not_wait_long_for_a_shard_whose_node_hangs
             assert (await queue.backlog()).ready == 0
         finally:
             hanging.resume()
+
+
+def test_a_publish_succeeds_though_the_node_at_which_consumers_wait_hangs(cluster: Cluster) -> None:
+    with LeasedQueue(f"{cluster.url}?socket_timeout=1", name_on(0)) as queue, cluster.client() as client:
+        queue.admin.configure(shards=3)
+        shards = [(each, f"{{{queue.name}~{each}}}") for each in queue.config.shards.names[1:]]
+        waited_at = cluster.owner(f"{{{queue.name}}}")
+        name, tag = next(each for each in shards if cluster.owner(each[1]) is not waited_at)
+        client.zadd(f"rmq:shard:{tag}:waiters", {"@": (time.time() + 600) * 1000})  # as consumers do before they wait
+        names = queue.config.shards.names
+        queue._engine.shards._turn = names.index(name) - 1  # so the next message goes there
+        waited_at.pause()
+        try:
+            assert queue.publish("x").accepted
+        finally:
+            waited_at.resume()
+        assert queue.stats().ready == 1

@@ -20,7 +20,7 @@ from rmq_core import LeasedQueue
 from tests.faults import tally
 from tests.faults.crew import Member
 from tests.faults.patience import eventually
-from tests.faults.sharer import CONFIG, key_of, payloads_of
+from tests.faults.shards_client import CONFIG, key_of, payloads_of
 from tests.servers import CLUSTERS, Cluster
 
 CLIENTS = 5
@@ -64,7 +64,9 @@ def test_killed_clients_lose_and_double_nothing(cluster: Cluster, tmp_path: Path
         def hire() -> Member:
             number = next(numbers)
             flavour = "sync" if number % 2 else "async"
-            return ends.enter_context(Member("sharer", flavour, cluster.url, str(tmp_path / f"{number}"), f"c{number}"))
+            return ends.enter_context(
+                Member("shards_client", flavour, cluster.url, str(tmp_path / f"{number}"), f"c{number}")
+            )
 
         members = [hire() for _ in range(CLIENTS)]
         for _ in range(kills):
@@ -92,7 +94,7 @@ def test_killed_clients_lose_and_double_nothing(cluster: Cluster, tmp_path: Path
 
 
 def check(logs: list[list[Line]], last: list[str]) -> None:
-    """Compare what all clients saw with what was left in the end."""
+    """Check the logs of all clients against each other and against `last`, the messages drained at the end."""
     stored, acked_ms, unsure = set[str](), dict[str, int](), set[str]()
     delivered: dict[str, list[int]] = defaultdict(list)
     for log in logs:

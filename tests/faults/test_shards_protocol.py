@@ -1,6 +1,6 @@
 """Random programs on a queue in shards: clients die between any two requests, replies are lost, requests come late.
 
-Every request to every shard is a step of its own. One client goes on for some steps, then another; some stop for long.
+Each step of a program is one request to one shard. Clients take turns of several steps, and some pause for long.
 What decides is followed by trouble more often than other requests: its client dies or stops, or late requests arrive.
 Deadlines are moved by hand, in single shards: so clocks differ, and a part may expire long before its home, or after.
 Two of three programs also change in how many shards the queue is stored; one of these begins with a queue in one slot.
@@ -118,7 +118,7 @@ class Client:
         self._go_on(lambda: next(self.exchange))
 
     def die(self) -> None:
-        """Be replaced by a client that knows nothing; what was asked may arrive yet."""
+        """Replace the client by a new one; its pending requests may still be delivered later."""
         for place, each in enumerate(self.asked):
             if place not in self.replies and self.run.chance.random() < 0.5:
                 self._later(each)
@@ -325,7 +325,7 @@ class Run:
             self.turn.step()
 
     def after_a_decision(self) -> None:
-        """Let others go on, or what is late arrive."""
+        """Deliver delayed requests, or pause the client for many steps, so that others go on."""
         if self.chance.random() < 0.5:
             for _ in range(3):
                 self.late.arrive()
@@ -411,7 +411,7 @@ class Run:
         client.begin(then, publishing.publish_many, [NewMessage(text, dedup_key=key) for key, text in sent.items()])
 
     def got(self, client: Client, lease: Any) -> None:
-        """Note what was delivered; read what did not come with the lease."""
+        """Record the delivered messages; read those that the claim did not return."""
         self.may_be_lost(lease)
         if not isinstance(lease, Lease) or not lease.count:
             return
@@ -490,7 +490,7 @@ class Run:
         return f"m{self.ids}"
 
     def end(self) -> None:
-        """Let all clients die, and compare what is left with what they know."""
+        """Kill all clients, drain the queue, and compare the messages in it with the records of the clients."""
         for client in self.clients:
             if not client.idle:
                 client.die()
@@ -803,7 +803,7 @@ def test_what_is_given_back_before_the_first_shard_knows_the_map_stays(program: 
 
 
 def test_a_client_whose_change_fails_halfway_knows_no_shards(program: Program) -> None:
-    """It goes on as it was until it reads the settings; then it stores keys where all others look for them."""
+    """The client uses the old map until it reads the settings; then it uses the same one as all other clients."""
     run = program(2)
     one, two, _ = run.clients
     one.do_until("leased/stamp", configuring.configure, before=True, shards=3)

@@ -65,6 +65,16 @@ def queue(redis_url: str) -> Iterator[LeasedQueue]:
     """The queue `work`, opened by the test itself."""
     with LeasedQueue(redis_url, QUEUE) as opened:
         yield opened
+    if (session := SparkSession.getActiveSession()) is not None:
+        wait_for_tasks(session)
+
+
+def wait_for_tasks(session: SparkSession) -> None:
+    """Return when no task runs: those of a job that failed go on, and could publish to the queue of the next test."""
+    tracker, deadline = session.sparkContext._jsc.sc().statusTracker(), time.monotonic() + 60  # type: ignore[union-attr]
+    while any(each.numRunningTasks() for each in tracker.getExecutorInfos()):
+        assert time.monotonic() < deadline, "a task does not end"
+        time.sleep(0.01)
 
 
 @pytest.fixture

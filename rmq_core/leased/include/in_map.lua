@@ -1,2 +1,3 @@
--- In another layout, `moved` is true or false: it tells that the publisher knows no longer in which shards messages are stored.
-local moved
+-- In the layout of shards: `moved` is true if the publisher has an outdated map of the shards; called() returns ' !' if
+-- consumers wait for messages of any shard, and '' if none does.
+local moved, called

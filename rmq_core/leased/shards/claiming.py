@@ -30,7 +30,7 @@ from rmq_core.reports import Backlog
 _FEW = _AT_HAND = 4000
 """So many messages come from one shard, if that has some; and so many come with a claim in parts."""
 _LOOK_MS = 5000
-"""A consumer that waits looks for messages at least this often."""
+"""A waiting consumer polls all shards at this interval, even if nobody wakes it."""
 
 
 class _Wanted(NamedTuple):
@@ -197,7 +197,7 @@ def _waiting(engine: LeasedEngine, wanted: _Wanted, wait_ms: int) -> Exchange[Le
 
 
 def _pass_on(shards: Sharded, name: str, soon: bool) -> Exchange[None]:
-    """Wake another consumer if the shard has more, or if somebody has to look at a time that this one knew of."""
+    """Wake another consumer if the shard has more messages, or if this one was the one to wake at the next due time."""
     if not soon and name in shards.engines:
         seen = (yield from shards.across((name,), lambda _, one: poll_backlog(one), hurry=True))[name]
         soon = isinstance(seen, Exception) or seen[0].ready > 0

@@ -21,7 +21,7 @@ from rmq_core.leased.shards.state import DECIDED, FIRST, PART, Sharded, part_id,
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.messages import Lease
 from rmq_core.policy import whole
-from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, ShardStats, summed
+from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, ShardStats, total_stats
 
 R = TypeVar("R")
 
@@ -151,7 +151,7 @@ def _oldest(ages: Iterator[float | None]) -> float | None:
 
 def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
     """Return what the queue holds. Of more than 1,000 leases and parts in a shard, only 1,000 count as leased."""
-    return summed((yield from sharded(engine).all(lambda _, one: inspecting.stats(one))).values())
+    return total_stats((yield from sharded(engine).all(lambda _, one: inspecting.stats(one))).values())
 
 
 def leases(engine: LeasedEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:

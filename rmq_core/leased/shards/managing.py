@@ -33,7 +33,7 @@ from rmq_core.reports import ReasonGroup, SearchPage, SettleReport
 Operation = Callable[..., Exchange[Any]]
 
 
-def summed(operation: Operation) -> Operation:
+def total_of(operation: Operation) -> Operation:
     """Return an operation that does this in every shard and returns the sum."""
 
     def run(engine: LeasedEngine, /, *args: Any, **kwargs: Any) -> Exchange[int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
 from rmq_core.errors import NotDurable, RedisMessageQueueError, ScriptFailed
@@ -14,18 +14,21 @@ from rmq_core.exchange.scripts import script
 from rmq_core.kernel.settings import fresh
 from rmq_core.leased import publishing
 from rmq_core.leased.publishing import Chunk, ServerClock, Tally
-from rmq_core.leased.shards.state import Sharded, checked, sharded
+from rmq_core.leased.shards.state import FIRST, Sharded, checked, sharded
 from rmq_core.leased.state import LeasedEngine
 
+_Got: TypeAlias = tuple[bytes, Any]
+"""The reply to a call that stores messages, and the confirmation of its writes, None without `durability`."""
+_G = TypeVar("_G", _Got, _Got | Exception)
 _ATTEMPTS = 20
 _NO_CLOCK = ServerClock()
 _CALLED = b" !"
-"""How a reply ends if consumers wait for messages of any shard."""
+"""How the reply of publish.lua and accept.lua ends if consumers wait for messages of any shard."""
 _MARGIN_MS = 600_000
 """How far the clocks of this machine and of the server may differ."""
 
 
-def stored(engine: LeasedEngine, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
+def stored(engine: LeasedEngine, chunk: Chunk) -> Exchange[_Got]:
     """Store a chunk; return the reply, as that of one shard, and the confirmation of its writes.
 
     Raises QueueFull, and what a shard raises.
@@ -56,15 +59,16 @@ def stored_many(engine: LeasedEngine, chunks: Sequence[Chunk], tally: Tally) -> 
     free = [at for at, chunk in enumerate(chunks) if not chunk.digests]
     names = dict(zip(free, cycle(shards.turn()), strict=False))
     found = yield from shards.across_many(
-        {at: (name, _attempt(shards.storing(name), chunks[at], tally.clock)) for at, name in names.items()}
+        {at: (name, _sent(shards.storing(name), chunks[at], tally.clock)) for at, name in names.items()}
     )
-    yield from _wake(shards, ((names[at], got) for at, got in found.items()))
+    heard = yield from _heard(shards, [(names[at], got) for at, got in found.items()])
+    first_replies = dict(zip(found, heard, strict=True))
     for at, chunk in enumerate(chunks):
-        got: Any = found.get(at, (b"", None))
+        got = first_replies.get(at, (b"", None))
         try:
             if isinstance(got, Exception):
                 raise got
-            reply, confirmed = got[0].removesuffix(_CALLED), got[1]
+            reply, confirmed = got
             if not reply.startswith(b"accepted"):  # it was not tried, or refused
                 tally.clock.appends -= reply.startswith(b"stale")
                 reply, confirmed = yield from stored(engine, chunk)
@@ -81,11 +85,10 @@ def stored_many(engine: LeasedEngine, chunks: Sequence[Chunk], tally: Tally) -> 
         raise failed
 
 
-def _anywhere(shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
+def _anywhere(shards: Sharded, chunk: Chunk) -> Exchange[_Got]:
     for name in shards.turn():
-        got = yield from shards.at(name, _attempt(shards.storing(name), chunk))
-        yield from _wake(shards, [(name, got)])
-        reply, confirmed = got[0].removesuffix(_CALLED), got[1]
+        got = yield from shards.at(name, _sent(shards.storing(name), chunk))
+        ((reply, confirmed),) = yield from _heard(shards, [(name, got)])
         if not reply.startswith(b"full"):
             break
     if not reply.startswith(b"full"):
@@ -93,7 +96,7 @@ def _anywhere(shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
     return (yield from _insisting(shards, name, chunk, reply))
 
 
-def _by_key(engine: LeasedEngine, shards: Sharded, chunk: Chunk) -> Exchange[tuple[bytes, Any]]:
+def _by_key(engine: LeasedEngine, shards: Sharded, chunk: Chunk) -> Exchange[_Got]:
     """Store messages where their keys lead to."""
     known = yield from _known_before(shards, chunk)
     verdicts, dropped, stamp, confirmed = [b"0"] * len(chunk.ids), 0, b"", None
@@ -160,36 +163,49 @@ def _only(chunk: Chunk, places: Sequence[int]) -> Chunk:
     )  # fmt: skip
 
 
-def _stored_in(shards: Sharded, parts: Mapping[str, Chunk]) -> Exchange[list[tuple[bytes, Any]]]:
-    """Make one attempt to store a chunk in each of these shards."""
-    found = yield from shards.across(parts, lambda name, _: _attempt(shards.storing(name), parts[name]))
-    yield from _wake(shards, found.items())
-    return [(reply.removesuffix(_CALLED), confirmed) for reply, confirmed in checked(found).values()]
+def _stored_in(shards: Sharded, parts: Mapping[str, Chunk]) -> Exchange[list[_Got]]:
+    """Try once to store a chunk in each of these shards."""
+    found = yield from shards.across(parts, lambda name, _: _sent(shards.storing(name), parts[name]))
+    heard = yield from _heard(shards, list(found.items()))
+    return list(checked(dict(zip(found, heard, strict=True))).values())
 
 
-def _insisting(shards: Sharded, name: str, chunk: Chunk, reply: bytes) -> Exchange[tuple[bytes, Any]]:
+def _insisting(shards: Sharded, name: str, chunk: Chunk, reply: bytes) -> Exchange[_Got]:
     """Store a refused chunk in its shard, as soon as there is room."""
     got = yield from shards.at(name, publishing.insist(shards.storing(name), chunk, reply))
-    yield from _wake(shards, [(name, got)])
-    return got[0].removesuffix(_CALLED), got[1]
+    return (yield from _heard(shards, [(name, got)]))[0]
 
 
-def _attempt(engine: LeasedEngine, chunk: Chunk, clock: ServerClock = _NO_CLOCK) -> Exchange[tuple[bytes, Any]]:
+def _sent(engine: LeasedEngine, chunk: Chunk, clock: ServerClock = _NO_CLOCK) -> Exchange[_Got]:
     call = publishing.append_or_call(engine, chunk, clock)
-    found: tuple[bytes, Any] = publishing.apart(call, (yield call))
-    return found
+    got: _Got = publishing.apart(call, (yield call))
+    return got
 
 
-def _wake(shards: Sharded, found: Iterable[tuple[str, tuple[bytes, Any] | Exception]]) -> Exchange[None]:
-    """Wake consumers that wait for messages of any shard, where a reply says that there are some."""
+def _heard(shards: Sharded, found: Sequence[tuple[str, _G]]) -> Exchange[list[_G]]:
+    """Wake a consumer for each shard whose reply says that some wait; return the results without that mark."""
+    heard, calling = list[Any](), set[str]()
     for name, got in found:
         if not isinstance(got, Exception) and got[0].endswith(_CALLED):
-            yield from knock(shards, name)
+            calling.add(name)
+            heard.append((got[0].removesuffix(_CALLED), got[1]))
+        else:
+            heard.append(got)
+    for name in calling:
+        yield from knock(shards, name)
+    return heard
 
 
 def knock(shards: Sharded, name: str) -> Exchange[None]:
-    """Tell one of the consumers that wait at the first shard that this shard has messages."""
-    yield script("leased/knock", shards.base.keys, shard=name)
+    """Wake one of the consumers that wait at the first shard, because this shard has messages.
+
+    If the first shard does not answer, nobody is woken: consumers that wait look into all shards every few seconds.
+    """
+    yield from shards.across((FIRST,), lambda _, one: _knocked(one, name), hurry=True)
+
+
+def _knocked(first: LeasedEngine, name: str) -> Exchange[None]:
+    yield script("leased/knock", first.keys, shard=name)
 
 
 def learn(engine: LeasedEngine) -> Exchange[None]:

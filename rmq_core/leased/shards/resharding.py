@@ -16,7 +16,7 @@ from typing import Any
 
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Command, Exchange
-from rmq_core.exchange.scripts import format_key, script
+from rmq_core.exchange.scripts import script
 from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
 from rmq_core.leased.inspecting import count_call, server_time
@@ -127,8 +127,7 @@ def _beside(engine: LeasedEngine, known: Shards) -> Sharded:
 def _stamp(name: str, engine: LeasedEngine, epoch: int) -> Exchange[None]:
     keys, given = engine.keys, dict[str, Any]()
     if name == FIRST:
-        given = {"line": keys.prefix + b"ready", "format": format_key(keys.prefix)}
-        given |= {"format_text": f"{_FORMAT} {version('rmq')}"}
+        given = {"line": keys.line, "format": keys.format, "format_text": f"{_FORMAT} {version('rmq')}"}
     reply = yield script("leased/stamp", keys, new_epoch=epoch, **given)
     if reply == b"grouped":
         raise ConfigurationError("shards cannot be combined with groups: reset the groups first")

@@ -23,7 +23,7 @@ from rmq_core.leased.shards import claiming as claims
 from rmq_core.leased.shards import inspecting as looks
 from rmq_core.leased.shards import managing as changes
 from rmq_core.leased.shards import settling as settles
-from rmq_core.leased.shards.managing import by_key, everywhere, found_first, refused, summed, unstaged, waking
+from rmq_core.leased.shards.managing import by_key, everywhere, found_first, refused, total_of, unstaged, waking
 
 _SAME = {
     publishing.publish, publishing.publish_many, inspecting.settled, inspecting.server_time,
@@ -59,9 +59,9 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
     managing.search: changes.search,
     managing.dead_reasons: changes.dead_reasons,
     managing.redrive: waking(changes.redrive),
-    managing.redrive_some: waking(summed(managing.redrive_some)),
-    managing.discard: summed(managing.discard),
-    managing.purge: summed(managing.purge),
+    managing.redrive_some: waking(total_of(managing.redrive_some)),
+    managing.discard: total_of(managing.discard),
+    managing.purge: total_of(managing.purge),
     managing.pause: everywhere(managing.pause),
     managing.resume: waking(everywhere(managing.resume)),
     managing.edit: found_first(managing.edit),

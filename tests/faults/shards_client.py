@@ -1,7 +1,7 @@
-"""A client of a queue in shards that does everything, and logs it.
+"""A client of a queue in shards that publishes, consumes and changes the number of shards, and logs what it does.
 
-`python -m tests.faults.sharer <sync|async> <url> <log> <name>` goes on until it is killed. Now and then it changes the
-number of shards, and pauses beyond its lease.
+`python -m tests.faults.shards_client <sync|async> <url> <log> <name>` goes on until it is killed. Now and then it
+pauses beyond its lease.
 
 A line of the log is `<verb> <ms> <payload> ...`: `sends` before messages are published, `stored` for those that were
 accepted, `did` when messages were claimed, `tries` just before they are settled, `acked` for those of which that was
@@ -49,7 +49,7 @@ class Blocking:
         return lambda *args, **kwargs: self.runner.run(call(*args, **kwargs))
 
 
-class Sharer:
+class ShardsClient:
     def __init__(self, queue: Any, log: str, name: str) -> None:
         self.queue, self.name, self.numbers = queue, name, itertools.count()
         self.log = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
@@ -132,9 +132,9 @@ def main(flavour: str, url: str, log: str, name: str) -> None:
     else:
         runner = asyncio.Runner()
         queue = Blocking(AsyncLeasedQueue(url, "q", CONFIG), runner)
-    sharer = Sharer(queue, log, name)
+    client = ShardsClient(queue, log, name)
     while True:
-        sharer.step()
+        client.step()
 
 
 if __name__ == "__main__":
