@@ -103,6 +103,7 @@ class Cluster:
             client.execute_command("CLUSTER MEET", "127.0.0.1", self.ports[0], self._buses[0])
             until(lambda: _replicates(client, master), START_S)
             until(lambda: client.info("replication").get("master_link_status") == "up", START_S)
+            self._until_linked()  # what hits the node could keep the others from ever hearing of its replica
             # The other nodes accept a fail-over only with a higher epoch than they know.
             until(lambda: _epoch(client) >= max(_epoch(each) for _, each in self._each()), START_S)
             how(node)
@@ -110,9 +111,13 @@ class Cluster:
             until(lambda: client.info("replication")["role"] == "master", START_S)
         for known in (self.nodes, self.ports, self._buses):
             del known[place]
+        self._until_linked()
+        return replica
+
+    def _until_linked(self) -> None:
+        """Return when all nodes are connected to all others."""
         living = {_id(client) for _, client in self._each()}
         until(lambda: all(living <= _linked(client) for _, client in self._each()), START_S)
-        return replica
 
     def refusals(self) -> dict[str, int]:
         """Return how often nodes have answered ASK, MOVED or TRYAGAIN so far."""
