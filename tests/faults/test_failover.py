@@ -260,7 +260,7 @@ def test_under_load_no_durably_acked_message_comes_back_and_no_token_is_issued_t
             else:
                 acked.update(payloads)
 
-    queue.publish_many(sent)
+    there.queue(config=PATIENT).publish_many(sent)
     workers = [there.in_background(work) for _ in range(4)]
     eventually(lambda: len(tokens) > 40)
     pair.cut()
