@@ -91,7 +91,16 @@ add_all(app, publish.publish, consume.consume, running.run, inspecting.stats, in
 add_all(app, inspecting.groups, inspecting.publication, inspecting.publications, inspecting.shards)
 for verb in offered():
     operating.add_to(app, verb)
-add_all(app, search.search, transfers.export, transfers.import_, operating.reap, doctor.doctor, inspecting.top)
+add_all(
+    app,
+    search.search,
+    transfers.export,
+    transfers.import_,
+    transfers.purge,
+    operating.reap,
+    doctor.doctor,
+    inspecting.top,
+)
 add_all(app, serve.serve, serve.token, history.history, history.mark, inspecting.why)
 add_all(queues, inspecting.list_)
 operating.add_to(queues, VERBS["unregister"])

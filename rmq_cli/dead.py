@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +22,8 @@ from rmq_core.admin.verbs import check_conditions, conditional
 from rmq_core.envelope.codec import Message, Payload
 from rmq_core.envelope.matching import Match
 from rmq_core.errors import ConfigurationError, PayloadError
+from rmq_core.kernel.base import tools_of
+from rmq_core.kernel.selecting import number_in
 from rmq_core.reports import OnProgress
 
 _Most = Annotated[int | None, option("--max", min=1, help="How many at most; all when left out.")]
@@ -63,48 +65,52 @@ def redrive(queue: Queue, *, most: _Most = None, chosen: Conditions, at: At) -> 
         able = opened.admin
         if chosen:
             check_conditions(opened, "redrive")
-            _each(chosen, watch, most, lambda left, where: able.redrive(left, where=where, progress=watch.step))
+            watch.done = able.redrive(most, where=chosen.where, progress=watch.step)
         else:
             watch.done = able.redrive(most, **_progress_of(opened, watch))
-    _print_done(queue, "redriven", watch.done, as_json=at.as_json)
+    _print_done(queue, "redriven", watch.done, counted(watch.done, "dead letter"), as_json=at.as_json)
     watch.end()
 
 
 def purge(queue: Queue, *, chosen: Conditions, yes: Yes = False, at: At) -> None:
     """Delete dead letters of a queue: all, or those that the options choose; ask first, and say how many."""
+    purge_of(queue, {"dead": chosen.where}, f" with {chosen}" if chosen else "", yes=yes, at=at)
+
+
+def purge_of(queue: str, states: Mapping[str, Match | None], which: str, *, yes: bool, at: At) -> int:
+    """Delete the messages in some states that meet the conditions of each; ask first, and say how many. Return that."""
     with at.queue(queue) as opened:
-        able = opened.admin
-        if chosen:
+        if any(states.values()):
             check_conditions(opened, "purge")
-        if not yes and (dead := _number(opened, chosen)):
+        if not yes and (many := sum(_number(opened, state, where) for state, where in states.items())):
             whose = f"of {queue} ({opened.discipline}) on {at.settings}"
-            confirm(f"Delete {counted(dead, 'dead letter')} {whose}{f' with {chosen}' if chosen else ''}?")
+            confirm(f"Delete {_counted(many, states)} {whose}{which}?")
         with watched("purged") as watch:
-            if chosen:
-                _each(chosen, watch, None, lambda _, where: able.purge("dead", where=where, progress=watch.step))
-            else:
-                watch.done = able.purge("dead")
-    _print_done(queue, "purged", watch.done, as_json=at.as_json)
+            for state, where in states.items():
+                if not watch.stopped:
+                    more = {"where": where, "progress": watch.step} if where else {}
+                    watch.done += opened.admin.purge(state, **more)
+    _print_done(queue, "purged", watch.done, _counted(watch.done, states), as_json=at.as_json)
     watch.end()
+    return watch.done
 
 
-def _each(chosen: Conditions, watch: Watched, most: int | None, change: Callable[[int | None, Any], int]) -> None:
-    """Change what each Match of the conditions chooses, until `most` messages are changed or the command is stopped."""
-    for where in chosen.matches:
-        left = None if most is None else most - watch.done
-        if left == 0 or watch.stopped:
-            return
-        watch.done += change(left, where)
+def _counted(many: int, states: Collection[str]) -> str:
+    (state, *more) = states
+    return counted(many, "dead letter" if state == "dead" and not more else " or ".join([*states]) + " message")
 
 
-def _number(queue: Any, chosen: Conditions) -> int:
-    """Count the dead letters that the conditions choose; end the command if it is stopped meanwhile."""
-    if not chosen:
-        return int(queue.stats().dead)
+def _number(queue: Any, state: str, where: Match | None) -> int:
+    """Count the messages in a state that meet the conditions; end the command if it is stopped meanwhile."""
+    parts = ("ready", "isolated") if state == "ready" else (state,)  # as `purge` takes it
+    if where is None:
+        stats = queue.stats()
+        return sum(number_in(stats, part) for part in parts)
     with watched("found") as watch:
-        for where in chosen.matches:
-            for page in matching(queue, "dead", where, watch):
-                watch.done += len(page.messages)
+        for part in parts:
+            if part in tools_of(queue).stored_states:
+                for page in matching(queue, part, where, watch):
+                    watch.done += len(page.messages)
     watch.end()
     return watch.done
 
@@ -113,11 +119,11 @@ def _progress_of(queue: Any, watch: Watched) -> dict[str, OnProgress]:
     return {"progress": watch.step} if conditional(queue, "redrive") else {}
 
 
-def _print_done(queue: str, what: str, count: int, *, as_json: bool) -> None:
+def _print_done(queue: str, what: str, count: int, messages: str, *, as_json: bool) -> None:
     if as_json:
         emit({"queue": queue, what: count})
     else:
-        say(f"{what} {counted(count, 'dead letter')} of {queue}")
+        say(f"{what} {messages} of {queue}")
 
 
 _Id = Annotated[str, argument(help="Id of the dead letter.", metavar="ID")]

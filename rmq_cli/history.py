@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from rich.text import Text
 
 from rmq_cli.inspecting import spark
-from rmq_cli.opening import At, Queue, option
+from rmq_cli.opening import At, Queue, option, time_given
 from rmq_cli.output import ago, counted, emit, note, plain, say, show, shown
+from rmq_core.errors import ConfigurationError
 from rmq_core.observe.history import EVENTS, HistoryPoint, Mark
 from rmq_core.transfer.exporting import JournalExport, into_file, into_lines
 
-_WIDEST = 60
+_WIDEST, _DAY = 60, 1440
 _GAUGES = (
     "ready_max", "oldest_age_max", "wait_p50", "wait_p95", "wait_max", "processing_p50", "processing_p95",
     "processing_max",
@@ -24,24 +28,69 @@ _COLUMNS = ("measure", "in all", "most", "latest", "course")
 
 _Minutes = Annotated[int | None, option("--minutes", "-m", min=1, max=1440, help="How far back, in minutes.")]
 _Hours = Annotated[int | None, option("--hours", min=1, max=720, help="How far back, hour by hour.")]
+_WHEN = "how long ago, such as 30m, or a time with its zone"
+_From = Annotated[str | None, option("--from", help=f"Where to begin: {_WHEN}.", metavar="TIME")]
+_Until = Annotated[str | None, option("--to", help=f"Where to end: {_WHEN}; now when left out.", metavar="TIME")]
+_Rows = Annotated[bool, typer.Option("--rows", help="Show a row for each minute or hour in which something happened.")]
 
 
-def history(queue: Queue, *, minutes: _Minutes = None, hours: _Hours = None, at: At) -> None:
-    """Show what happened to the messages of a queue, minute by minute: the last hour unless --minutes or --hours.
+def history(
+    queue: Queue,
+    *,
+    minutes: _Minutes = None,
+    hours: _Hours = None,
+    begin: _From = None,
+    end: _Until = None,
+    rows: _Rows = False,
+    at: At,
+) -> None:
+    """Show what happened to the messages of a queue, minute by minute: the last hour unless an option says otherwise.
 
     With --json, a line for each minute or hour, oldest first, then a line for each mark.
     """
+    now = datetime.now(UTC)
+    first, last = _moment("--from", begin, now), _moment("--to", end, now)
+    if first is not None:
+        if minutes or hours:
+            raise ConfigurationError("--from says how far back: leave --minutes and --hours out")
+        minutes, hours = _reach(now - first)
     with at.queue(queue) as opened:
         admin: Any = opened.admin
-        points: list[HistoryPoint] = admin.history(minutes=minutes, hours=hours)
-        marks = [mark for mark in admin.marks() if mark.at >= points[0].at]
+        found: list[HistoryPoint] = admin.history(minutes=minutes, hours=hours)
+        points = [each for each in found if _meets(each, first or each.at, last or now)]
+        if not points:
+            raise ConfigurationError("--to must be later than the time at which the history begins")
+        ends = points[-1].at + timedelta(seconds=points[-1].seconds)
+        marks = [mark for mark in admin.marks() if points[0].at <= mark.at < ends]
     if at.as_json:
         for each in points:
             emit({"queue": queue, **each.record()})
         for mark in marks:
             emit({"queue": queue, "mark": mark.kind, "at": mark.at.isoformat(), "by": mark.by, "text": mark.text})
         return
-    _show(queue, points, marks)
+    _show(queue, points, marks, rows=rows)
+
+
+def _moment(option: str, text: str | None, now: datetime) -> datetime | None:
+    """Return the time that an option gives, which may be how long ago it was. Raises ConfigurationError."""
+    given = time_given(option, text, moments=True)
+    if given is None:
+        return None
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise ConfigurationError(f"{option}: say in which zone {text} is, such as {text}Z")
+        return given
+    return now - (given if isinstance(given, timedelta) else timedelta(seconds=given))
+
+
+def _reach(back: timedelta) -> tuple[int | None, int | None]:
+    """Return how many minutes, or else hours, of a history reach so far back; the history keeps a day of minutes."""
+    minutes = max(1, ceil(back / timedelta(minutes=1)) + 1)
+    return (minutes, None) if minutes <= _DAY else (None, ceil(minutes / 60) + 1)
+
+
+def _meets(point: HistoryPoint, first: datetime, last: datetime) -> bool:
+    return point.at + timedelta(seconds=point.seconds) > first and point.at <= last
 
 
 def mark(queue: Queue, text: str, *, at: At) -> None:
@@ -54,11 +103,18 @@ def mark(queue: Queue, text: str, *, at: At) -> None:
         say(f"marked {queue}: {text}")
 
 
-def _show(queue: str, points: Sequence[HistoryPoint], marks: Sequence[Mark]) -> None:
+def _show(queue: str, points: Sequence[HistoryPoint], marks: Sequence[Mark], *, rows: bool) -> None:
     unit = "minute" if points[0].seconds == 60 else "hour"
     say(f"{queue}: {len(points)} {unit}s from {points[0].at:%Y-%m-%d %H:%M} UTC on, the newest on the right")
     records = [point.record() for point in points]
-    show(_COLUMNS, list(filter(None, (_row(name, records) for name in (*EVENTS, *_GAUGES)))), "nothing happened")
+    if rows:
+        names = [name for name in (*EVENTS, *_GAUGES) if any(record[name] for record in records)]
+        busy = [record for record in records if any(record[name] for name in names)]
+        times = [f"{datetime.fromisoformat(record['at']):%m-%d %H:%M}" for record in busy]
+        lines = [(time, *(_value(name, record) for name in names)) for time, record in zip(times, busy, strict=True)]
+        show(("at (UTC)", *(name.replace("_", " ") for name in names)), lines, "nothing happened")
+    else:
+        show(_COLUMNS, list(filter(None, (_row(name, records) for name in (*EVENTS, *_GAUGES)))), "nothing happened")
     if marks:
         show(("at (UTC)", "mark", "by", "text"), map(_mark_row, marks), "")
 
@@ -68,10 +124,16 @@ def _row(name: str, records: Sequence[dict[str, Any]]) -> tuple[object, ...] | N
     values = [record[name] or 0 for record in records]
     if not any(values) and name not in {"published", "claimed", "acked"}:
         return None
-    counts = name in EVENTS
-    in_all = f"{sum(values):,}" if counts else ""
-    shown = [f"{value:,}" if counts or name == "ready_max" else _duration(value) for value in (max(values), values[-1])]
-    return (name, in_all, *shown, spark(_fitting(values)))
+    in_all = f"{sum(values):,}" if name in EVENTS else ""
+    return (name, in_all, _shown(name, max(values)), _shown(name, values[-1]), spark(_fitting(values)))
+
+
+def _value(name: str, record: dict[str, Any]) -> str | None:
+    return _shown(name, record[name]) if record[name] else None
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{value:,}" if name in EVENTS or name == "ready_max" else _duration(value)
 
 
 def _fitting(values: Sequence[float]) -> list[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +41,7 @@ from rmq_cli.output import Exit, Keyboard, ago, complain, console, counted, emit
 from rmq_cli.records import held_leases, held_otherwise
 from rmq_core.admin.verbs import can, lacking_verb
 from rmq_core.envelope.codec import Message
-from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
+from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.observe.history import Step, Timeline
 from rmq_core.protocol import WorkQueue
@@ -123,7 +125,10 @@ _State = Annotated[
 ]
 
 
-def stats(queue: Queues = None, *, at: At) -> None:
+_Filled = Annotated[bool, typer.Option("--filled", help="Leave out queues that hold no messages.")]
+
+
+def stats(queue: Queues = None, *, filled: _Filled = False, at: At) -> None:
     """Show how many messages of queues are ready, delayed, leased and dead.
 
     Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
@@ -133,7 +138,11 @@ def stats(queue: Queues = None, *, at: At) -> None:
     """
     spread = dict[str, list[ShardStats]]()
     with connected(at.url) as server:
-        found, unread = stats_of_each(chosen(server, queue, at.discipline), partial(_stats_of, server, spread))
+        queues, unknown = chosen(server, queue, at.discipline)
+        found, unread = stats_of_each(queues, partial(_stats_of, server, spread))
+        unread |= unknown
+        if filled:
+            found = [(each, numbers) for each, numbers in found if any(numbers[:5])]
         told = [] if at.as_json else [_pause_of(server, each) for each, numbers in found if numbers.paused]
         if queue and not at.as_json:
             told += [text for each, _ in found if (text := _groups_of(server, each))]
@@ -322,15 +331,31 @@ def list_(*, url: Url = LOCAL, as_json: Json = False) -> None:
         show(("queue", "discipline"), found, "")
 
 
-def chosen(server: Server, names: list[str] | None, discipline: str | None) -> list[Registered]:
-    """Return the named queues, or all registered queues (of this discipline) if no name is given."""
-    if not names:
-        return [each for each in server.registered() if discipline in (None, each.discipline)]
-    found = []
-    for name in names:
-        with server.queue(name, discipline) as opened:
-            found.append(Registered(name, opened.discipline))
-    return found
+_PATTERN = re.compile(r"[*?[]")
+
+
+def chosen(
+    server: Server, names: list[str] | None, discipline: str | None
+) -> tuple[list[Registered], dict[str, RedisMessageQueueError]]:
+    """Return the queues of some names and patterns, of this discipline, all without a name; and errors by unknown name.
+
+    Raises QueueUnavailable.
+    """
+    found, unknown = dict[Registered, None](), dict[str, RedisMessageQueueError]()
+    for name in names or ["*"]:
+        if _PATTERN.search(name):
+            known = [each for each in server.registered() if discipline in (None, each.discipline)]
+            like = [each for each in known if fnmatch.fnmatchcase(each.name, name)]
+            found |= dict.fromkeys(like)
+            if names and not like:
+                unknown[name] = ConfigurationError("no registered queue has such a name")
+            continue
+        try:
+            with server.queue(name, discipline) as opened:
+                found[Registered(name, opened.discipline)] = None
+        except ConfigurationError as error:
+            unknown[name] = error
+    return [*found], unknown
 
 
 def stats_of_each(
@@ -428,8 +453,9 @@ class Monitor:
         """Poll once. Raise QueueUnavailable at the first poll only; later, keep its text in `trouble`."""
         self.polls += 1
         try:
-            queues = chosen(self.server, self.names, self.discipline)
+            queues, unknown = chosen(self.server, self.names, self.discipline)
             self.found, unread = stats_of_each(queues, self._stats)
+            unread |= unknown
             self.trouble = f"cannot be read: {_named(unread)}" if unread else ""
         except QueueUnavailable as error:
             if self.polls == 1:

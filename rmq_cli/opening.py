@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -15,7 +16,7 @@ import typer
 
 from rmq_core.connection.clients import sync_client
 from rmq_core.connection.settings import RedisSettings
-from rmq_core.errors import ConfigurationError, QueueUnavailable
+from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError
 from rmq_core.exchange import Command, Exchange
 from rmq_core.kernel.keys import QUEUES, queues_of
 from rmq_core.kernel.registry import named_in
@@ -36,8 +37,23 @@ def argument(**details: Any) -> Any:
     return typer.Argument(show_default=False, **details)
 
 
-Queue = Annotated[str, argument(help="Name of the queue.", metavar="QUEUE")]
-Queues = Annotated[list[str] | None, argument(help="Names of queues; all when none is named.", metavar="[QUEUE]...")]
+def _names_like(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a queue, for a shell; nothing if Redis does not answer at once."""
+    url = ctx.params.get("url") or os.environ.get("RMQ_URL") or LOCAL
+    with suppress(RedisMessageQueueError), connected(url) as server:
+        return sorted({each.name for each in server.registered() if each.name.startswith(incomplete)})
+    return []
+
+
+Queue = Annotated[str, argument(help="Name of the queue.", metavar="QUEUE", autocompletion=_names_like)]
+Queues = Annotated[
+    list[str] | None,
+    argument(
+        help="Names of queues, or patterns such as 'orders-*'; all when none is named.",
+        metavar="[QUEUE]...",
+        autocompletion=_names_like,
+    ),
+]
 Url = Annotated[
     str,
     typer.Option(
@@ -163,14 +179,19 @@ class Server:
             raise ConfigurationError(f"queue {name!r} is {' and '.join(found)}: choose one with --discipline")
         return found[0] if found else None
 
+    def similar(self, name: str) -> str:
+        """Return the names of queues that a name may be a typing error of; empty if there are none."""
+        return " or ".join(map(repr, get_close_matches(name, {each.name for each in self.registered()})))
+
     @contextmanager
     def queue(self, name: str, discipline: str | None, *, new: bool = False) -> Iterator[WorkQueue]:
         """Open the queue of a name. It must be registered unless `discipline` is given or it may be `new`."""
         known = discipline or self.discipline_of(name) or (DEFAULT if new else None)
         if known is None:
+            meant = f": did you mean {or_else}?" if (or_else := self.similar(name)) else ";"
             raise ConfigurationError(
-                f"queue {name!r} is not registered here; `rmq queues list` shows those that are, and --discipline opens"
-                " one that has not been used yet"
+                f"queue {name!r} is not registered here{meant} `rmq queues list` shows those that are, and --discipline"
+                " opens one that has not been used yet"
             )
         with closing(open_queue(self.client, name, known)) as opened:
             yield opened

@@ -153,8 +153,11 @@ def plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-def preview(text: str, length: int = 60) -> str:
-    """Return the beginning of a text, at most `length` characters."""
+def preview(text: str, length: int = 60, around: str = "") -> str:
+    """Return the beginning of a text, or its part `around` another that it has; at most `length` characters."""
+    first = text.find(around) + len(around) // 2 - length // 2
+    if first > 0 and len(text) > length:
+        text = "…" + text[min(first, len(text) - length) + 1 :]
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

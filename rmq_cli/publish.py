@@ -11,8 +11,8 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from rmq_cli import records
-from rmq_cli.opening import At, Queue, argument, option, time_given
-from rmq_cli.output import counted, emit, say
+from rmq_cli.opening import At, Queue, Yes, argument, connected, option, time_given
+from rmq_cli.output import confirm, counted, emit, say
 from rmq_core.envelope.codec import Payload
 from rmq_core.errors import ConfigurationError, PayloadError
 
@@ -58,14 +58,20 @@ def publish(
     priority: _Priority = None,
     publication: _Publication = None,
     expires: _Expires = None,
+    yes: Yes = False,
     at: At,
 ) -> None:
-    """Add messages to a queue. A new queue is created, with the discipline leased unless --discipline is given."""
+    """Add messages to a queue. A new queue is created, with the discipline leased unless --discipline is given.
+
+    In a terminal it asks first if another queue has nearly the same name.
+    """
     texts = _texts(payload or (), file)
     payloads: Iterable[Payload] = map(_parsed, texts) if json_payload else texts
     key_of = _key(dedup_key, payload or ())
-    with at.queue(queue, new=True) as opened:
+    with connected(at.url) as server, server.queue(queue, at.discipline, new=True) as opened:
         kind = opened.discipline
+        if not yes and sys.stdin.isatty() and not server.discipline_of(queue) and (meant := server.similar(queue)):
+            confirm(f"{queue!r} is a new queue; did you mean {meant}? Make it nevertheless?")
         report = opened.publish_many(
             payloads, dedup_key=key_of, delay=delay, headers=_headers(header or ()), group=group, priority=priority,
             publication=publication, expires=time_given("--expires", expires, moments=True),

@@ -99,13 +99,13 @@ def message_record(queue: str, message: Message) -> dict[str, Any]:
     }
 
 
-def message_row(message: Message) -> tuple[object, ...]:
-    """Return a message as a row under `MESSAGES`; `why` is the last failure."""
+def message_row(message: Message, around: str | None = None) -> tuple[object, ...]:
+    """Return a message as a row under `MESSAGES`; `why` is the last failure. around: a text that the payload shows."""
     age = time.time() - message.enqueued_ms / 1000 if message.enqueued_ms else None
     last = message.history[-1] if message.history else None
     why = f"{last.kind} {last.reason}".strip() if last else None
     others = (preview(str(field.of(message))) or None for field in _OTHERS)
-    return (message.id, ago(age), message.deliveries, *others, why, _payload(message))
+    return (message.id, ago(age), message.deliveries, *others, why, _payload(message, around))
 
 
 def reason_record(queue: str, group: ReasonGroup) -> dict[str, Any]:
@@ -238,8 +238,10 @@ def _decoded(message: Message) -> Any:
         return message.raw
 
 
-def _payload(message: Message) -> str:
+def _payload(message: Message, around: str | None = None) -> str:
     payload = _decoded(message)
+    if around is not None and around in (stored := message.raw.decode(errors="replace")):
+        return preview(stored, around=around)
     if isinstance(payload, bytes):
         return preview(f"{len(payload)} bytes: {payload[:60]!r}")
     return preview(payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))

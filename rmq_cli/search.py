@@ -53,11 +53,9 @@ class Conditions(Options):
         return bool(self.ids or self._given)
 
     @property
-    def matches(self) -> list[Match]:
-        """The conditions, one Match for each id."""
-        if self.ids:
-            return [Match(message_id=each, **self._given) for each in dict.fromkeys(self.ids)]
-        return [Match(**self._given)] if self._given else []
+    def where(self) -> Match | None:
+        """The conditions; None without one."""
+        return Match(message_id=self.ids or None, **self._given) if self else None
 
     def __str__(self) -> str:
         parts = [f"{name} {value!r}" for name, value in self._given.items()]
@@ -93,12 +91,12 @@ def search(
     with at.queue(queue) as opened:
         if dedup_key is not None:
             _tell_key(opened, dedup_key, as_json=at.as_json)
-        if not wanted:
+        if (where := wanted.where) is None:
             return
         states = _states(opened, state)
         with watched("found") as watch:
-            hits = list(_hits(opened, states, wanted.matches, count, watch))
-    _show(queue, hits, as_json=at.as_json)
+            hits = list(_hits(opened, states, where, count, watch))
+    _show(queue, hits, where, as_json=at.as_json)
     if len(hits) == count:
         note(f"these are the first {counted(count, 'message')}: --count shows more")
     watch.end()
@@ -126,17 +124,16 @@ def _states(queue: Any, given: list[str] | None) -> list[str]:
     return given or able
 
 
-def _hits(queue: Any, states: list[str], wanted: list[Match], most: int, watch: Watched) -> Iterator[Hit]:
+def _hits(queue: Any, states: list[str], where: Match, most: int, watch: Watched) -> Iterator[Hit]:
     for state in states:
-        for where in wanted:
-            for page in matching(queue, state, where, watch):
-                for hit in _of_page(state, page):
-                    yield hit
-                    watch.done += 1
-                    if watch.done == most:
-                        return
-            if watch.stopped:
-                return
+        for page in matching(queue, state, where, watch):
+            for hit in _of_page(state, page):
+                yield hit
+                watch.done += 1
+                if watch.done == most:
+                    return
+        if watch.stopped:
+            return
 
 
 def _of_page(state: str, page: SearchPage) -> Iterator[Hit]:
@@ -145,7 +142,7 @@ def _of_page(state: str, page: SearchPage) -> Iterator[Hit]:
         yield Hit(state, message, due, page.owners[place] if page.owners else None)
 
 
-def _show(queue: str, hits: list[Hit], *, as_json: bool) -> None:
+def _show(queue: str, hits: list[Hit], where: Match, *, as_json: bool) -> None:
     if as_json:
         for hit in hits:
             about = {
@@ -156,12 +153,17 @@ def _show(queue: str, hits: list[Hit], *, as_json: bool) -> None:
             }
             emit(records.message_record(queue, hit.message) | about)
         return
-    show(COLUMNS, map(row, hits), f"no message of {queue} meets these conditions", optional=records.OPTIONAL)
+    show(
+        COLUMNS,
+        [row(hit, where.text) for hit in hits],
+        f"no message of {queue} meets these conditions",
+        optional=records.OPTIONAL,
+    )
 
 
-def row(hit: Hit) -> tuple[object, ...]:
-    """Return a message as a row under `COLUMNS`."""
-    *about, payload = records.message_row(hit.message)
+def row(hit: Hit, text: str | None = None) -> tuple[object, ...]:
+    """Return a message as a row under `COLUMNS`, its payload around a text that was searched for."""
+    *about, payload = records.message_row(hit.message, around=text)
     return (hit.state, *about, hit.message.lease_id or None, hit.owner or None, payload)
 
 

@@ -10,14 +10,18 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from rmq_cli.opening import At, Queue, argument, connected, option
-from rmq_cli.output import counted, emit, note, say, shown
+from rmq_cli.dead import purge_of
+from rmq_cli.opening import At, Queue, Yes, argument, connected, option
+from rmq_cli.output import Exit, complain, counted, emit, note, say, shown
 from rmq_cli.search import Conditions
 from rmq_core import __version__
+from rmq_core.envelope.codec import split
 from rmq_core.envelope.export_record import STATES
+from rmq_core.envelope.matching import Match
+from rmq_core.envelope.payloads import ANY_SIZE
 from rmq_core.errors import ConfigurationError
 from rmq_core.transfer.exporting import Export, ExportFile
-from rmq_core.transfer.importing import Import, ImportOptions, ImportReport
+from rmq_core.transfer.importing import Import, ImportOptions, ImportReport, message_of_line
 
 _States = Annotated[
     list[str] | None, option("--state", help=f"Only messages in this state ({', '.join(STATES)}); may be repeated.")
@@ -56,7 +60,7 @@ def export(
     The queue has to be paused, so that no message moves meanwhile. `rmq import` reads the file.
     """
     with at.queue(queue) as opened:
-        made = Export(opened, __version__, states=state, include_leased=include_leased, live=live, where=chosen.matches)
+        made = Export(opened, __version__, states=state, include_leased=include_leased, live=live, where=chosen.where)
         with shown("exported") as line:
             for each in made.lines(line.report):
                 sys.stdout.buffer.write(each)
@@ -91,6 +95,54 @@ def import_(
             if not dry_run:
                 report = made.run(ExportFile(lines) if lines.seekable() else read, line.report)
     _say_imported(queue, kind, report, dry_run=dry_run, as_json=at.as_json)
+
+
+_Purged = Annotated[
+    list[str] | None,
+    option("--state", help="Messages in this state, such as ready, delayed or dead; may be repeated.", metavar="STATE"),
+]
+_Exported = Annotated[
+    Path | None, option("--exported", help="The messages of this export, wherever they wait now.", metavar="FILE")
+]
+
+
+def purge(
+    queue: Queue, *, state: _Purged = None, exported: _Exported = None, chosen: Conditions, yes: Yes = False, at: At
+) -> None:
+    """Delete messages that no consumer holds: those in a state, or those of an export; ask first, and say how many.
+
+    After an import, `--exported FILE` removes here exactly what the export had. The exit code is 1 if some of that was
+    not found.
+    """
+    if (state is None) == (exported is None):
+        raise ConfigurationError("say what to delete: --state, or --exported with the file of an export")
+    if exported is None:
+        for each in state or ():
+            if each not in STATES or each == "leased":
+                able = ", ".join(reversed(STATES[1:]))
+                raise ConfigurationError(f"--state must be one of {able}, not {each!r}; a lease is released or expired")
+        purge_of(queue, dict.fromkeys(state or (), chosen.where), f" with {chosen}" if chosen else "", yes=yes, at=at)
+        return
+    if chosen:
+        raise ConfigurationError(f"--exported says which messages to delete: leave {chosen} out")
+    with _opened(exported) as lines:
+        ids = _ids_in(ExportFile(lines))
+    states = {each: Match(message_id=ids[each]) for each in STATES if ids.get(each) and each != "leased"}
+    wanted = sum(len(found) for found in ids.values())
+    done = purge_of(queue, states, f" that {exported} has", yes=yes, at=at) if states else 0
+    if done < wanted:
+        complain(f"{counted(wanted - done, 'message')} of {exported} were not found where the export found them")
+        raise typer.Exit(Exit.FAILED)
+
+
+def _ids_in(read: ExportFile) -> dict[str, set[str]]:
+    """Return the ids of an export, by state. Raises ExportDamaged."""
+    ids: dict[str, set[str]] = {}
+    for line in read:
+        message = message_of_line(line, ANY_SIZE)
+        ids.setdefault(message.state, set()).add(split(message.envelope).id)
+    read.check_end("nothing was deleted")
+    return ids
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -44,14 +44,14 @@ class Match:
     """Conditions on messages; a message has to meet all that are given.
 
     text: part of the payload as it is stored: case matters, and JSON has no spaces and sorted keys. message_id: the
-    whole id. dedup_key: the key that the queue's settings (`dedup_key`) give the message; a key that the publisher
-    named is not stored with a message. header: `name`, or `name=value`. reason: of the newest failure; `*` stands for
-    any text, and numbers and ids do not matter. group: the group of the newest failure, exactly as `dead_reasons`
-    lists it.
+    whole id, or several, of which a message has to have one. dedup_key: the key that the queue's settings (`dedup_key`)
+    give the message; a key that the publisher named is not stored with a message. header: `name`, or `name=value`.
+    reason: of the newest failure; `*` stands for any text, and numbers and ids do not matter. group: the group of the
+    newest failure, exactly as `dead_reasons` lists it.
     """
 
     text: str | None = None
-    message_id: str | None = None
+    message_id: str | Collection[str] | None = None
     dedup_key: str | None = None
     header: str | None = None
     reason: str | None = None
@@ -59,8 +59,12 @@ class Match:
 
     def __post_init__(self) -> None:
         given = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.message_id is not None and not isinstance(self.message_id, str):
+            ids = given["message_id"] = frozenset(self.message_id)
+            object.__setattr__(self, "message_id", ids)  # a condition cannot change while a search uses it
+            given |= {f"message_id {each!r}": each for each in ids if not isinstance(each, str) or not each}
         for name, value in given.items():
-            if value is not None and (not isinstance(value, str) or not value):
+            if value is not None and not (isinstance(value, str | frozenset) and value):
                 raise ConfigurationError(f"{name} must be a text that is not empty, not {value!r}")
         if not any(given.values()):
             raise ConfigurationError(f"a Match needs a condition: one of {', '.join(given)}")
@@ -68,7 +72,7 @@ class Match:
     def matches(self, message: Message) -> bool:
         """Return whether a message meets the conditions; `dedup_key` is none of them here."""
         return (
-            (self.message_id is None or message.id == self.message_id)
+            self._has_id(message.id)
             and (self.text is None or self._needle in message.raw)
             and (
                 self.header is None
@@ -85,6 +89,10 @@ class Match:
     def _parts(self) -> Sequence[str]:
         return group_of_reason(self.reason or "").split("*")
 
+    def _has_id(self, message_id: str) -> bool:
+        wanted = self.message_id
+        return wanted is None or message_id == wanted or (isinstance(wanted, frozenset) and message_id in wanted)
+
     def _failed_for(self, reason: str) -> bool:
         return (self.reason is None or has_parts(generalized(reason), self._parts)) and (
             self.group is None or group_of_reason(reason) == self.group
@@ -96,7 +104,7 @@ class Match:
             return False
         try:
             own = codec.split(envelope)
-            if self.message_id is not None and own.id != self.message_id:
+            if not self._has_id(own.id):
                 return False
             if not self._failed_for(last_failure(own.history).reason):
                 return False

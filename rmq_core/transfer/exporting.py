@@ -275,7 +275,7 @@ class Export:
         states: Sequence[str] | None = None,
         include_leased: bool = False,
         live: bool = False,
-        where: Sequence[Match] = (),
+        where: Match | None = None,
     ) -> None:
         self._queue, self._version, self._live = queue, version, live
         self.states = _chosen(queue, states, include_leased=include_leased)
@@ -283,7 +283,7 @@ class Export:
         if not live:
             self._check_paused()
         self.counts, self.changed = Counter[str](), False
-        self._tests, self._seen = [chosen_by(each) for each in where], Counter[str]()
+        self._test, self._seen = None if where is None else chosen_by(where), Counter[str]()
         self._digest = Digest()
 
     def lines(self, report: Callable[[int], object] = lambda _: None) -> Iterator[bytes]:
@@ -323,7 +323,7 @@ class Export:
             report(self.counts.total())
 
     def _is_wanted(self, message: StoredMessage) -> bool:
-        return not self._tests or any(test(message.envelope) for test in self._tests)
+        return self._test is None or self._test(message.envelope)
 
     def _compare(self, after: QueueStats) -> None:
         """Notice messages that left a state while it was exported; those that were added are no harm."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from rmq_core.envelope.export_record import message_in
+from rmq_core.envelope.export_record import StoredMessage, message_in
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.errors import ImportConflict, PayloadError, Unsupported
 from rmq_core.kernel.base import tools_of
@@ -156,11 +156,8 @@ class Import:
 
     def _entry(self, line: NumberedLine) -> ImportEntry | None:
         """Return what to store for a line, None to leave it out. Errors name the line."""
+        message = message_of_line(line, self._limits, self._now_ms)
         try:
-            record = _object(line.text)
-            if not record.get("enqueued_ms"):
-                record["enqueued_ms"] = self._now_ms
-            message = message_in(record, self._limits)
             if self._options.states is not None and message.state not in self._options.states:
                 return None
             entry: ImportEntry = tools_of(self._queue).import_entry(message)
@@ -179,6 +176,18 @@ class Import:
             f"the import {self.name!r} into {self._queue.name!r} was begun with another file: {what}; finish it with"
             " that file, or choose another name with --as, which imports all messages of this file"
         )
+
+
+def message_of_line(line: NumberedLine, limits: PayloadLimits, now_ms: int = 0) -> StoredMessage:
+    """Return the message of a line; `now_ms` is its time if it has none. Raises PayloadError, which names the line."""
+    try:
+        record = _object(line.text)
+        if not record.get("enqueued_ms"):
+            record["enqueued_ms"] = now_ms
+        return message_in(record, limits)
+    except PayloadError as error:
+        error.args = (f"line {line.number}: {error}",)
+        raise
 
 
 def _object(text: bytes) -> dict[str, Any]:

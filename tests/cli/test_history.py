@@ -32,6 +32,22 @@ def test_the_history_shows_a_row_for_each_measure_and_the_marks(rmq: Rmq, server
     assert "dead" not in shown
 
 
+def test_a_part_of_the_history_is_shown_minute_by_minute(rmq: Rmq, server_url: str) -> None:
+    with LeasedQueue(server_url, "orders") as queue:
+        queue.publish_many([*"abc"])
+    shown = rmq("history", "orders", "--from", "10m", "--rows").out.splitlines()
+    assert shown[1].split()[2] == "published"
+    assert len(shown) == 4, "minutes in which nothing happened have no row"
+    assert shown[3].split()[2] == "3"
+    before = rmq("history", "orders", "--from", "30m", "--to", "10m", "--json").records
+    assert len(before) in {21, 22}
+    assert sum(minute["published"] for minute in before) == 0
+    assert len(rmq("history", "orders", "--from", "2d", "--json").records) in {49, 50}, "hours reach further"
+    assert "later than the time" in rmq("history", "orders", "--from", "10m", "--to", "20m").err
+    assert "in which zone" in rmq("history", "orders", "--from", "2026-11-28T08:00").err
+    assert "leave --minutes" in rmq("history", "orders", "--from", "10m", "--minutes", "5").err
+
+
 @pytest.mark.parametrize("discipline", ["reliable", "rotation", "streams"])
 def test_queues_that_keep_no_history_say_so_and_name_those_that_do(
     rmq: Rmq, redis_client: redis.Redis, discipline: str

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -112,15 +113,43 @@ def test_a_name_used_by_two_disciplines_requires_the_discipline(rmq: Rmq) -> Non
     publish(rmq, "reliable")
     publish(rmq, "jobs")
     ran = rmq("stats", "q")
-    assert ran.code == 2
+    assert ran.code == 1
     assert "q' is jobs and reliable" in ran.err or "q' is reliable and jobs" in ran.err
     assert rmq("stats", "q", "-d", "jobs").code == 0
 
 
 def test_an_unknown_queue_is_not_shown_as_an_empty_one(rmq: Rmq) -> None:
-    ran = rmq("stats", "typo")
+    ran = rmq("peek", "typo")
     assert (ran.code, ran.out) == (2, "")
     assert "queues list" in ran.err
+
+
+def test_an_unknown_name_does_not_hide_the_queues_beside_it(rmq: Rmq) -> None:
+    rmq("publish", "orders", "a")
+    rmq("publish", "orders-eu", "a")
+    rmq("publish", "idle", "a")
+    rmq("consume", "idle")
+    ran = rmq("stats", "ordres", "idle", "none-*", "--json")
+    assert ran.code == 1
+    assert [each["queue"] for each in ran.records] == ["idle"]
+    assert "did you mean 'orders' or 'orders-eu'?" in ran.err
+    assert "none-*: no registered queue" in ran.err
+    assert [each["queue"] for each in rmq("stats", "orders*", "--json").records] == ["orders", "orders-eu"]
+    assert [each["queue"] for each in rmq("stats", "--filled", "--json").records] == ["orders", "orders-eu"]
+
+
+def test_a_shell_completes_the_names_of_queues(rmq: Rmq, server_url: str) -> None:
+    for name in ("orders", "orders-eu", "invoices"):
+        rmq("publish", name, "a")
+
+    def completed(words: str, url: str = server_url) -> list[str]:
+        variables = {"_RMQ_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        command, env = [sys.executable, "-m", "rmq_cli"], {**os.environ, **variables, "RMQ_URL": url}
+        return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.split()
+
+    assert completed("rmq stats ord") == ["orders", "orders-eu"]
+    assert completed("rmq why inv") == ["invoices"]
+    assert completed("rmq why inv", "redis://127.0.0.1:1/0") == []
 
 
 def test_leases_show_their_holder_and_never_the_token(rmq: Rmq, server_url: str) -> None:

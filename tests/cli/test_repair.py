@@ -156,6 +156,9 @@ def test_a_search_looks_everywhere_and_says_where_it_found_a_message(rmq: Rmq, q
     assert found[1]["due_at"]
     assert len(rmq("search", "orders", "--reason", "timeout*", "--state", "dead", "--json").records) == 2
     assert "nack no order" in rmq("search", "orders", "--id", "id-1").out
+    queue.publish("a" * 200 + "the middle" + "b" * 200)
+    assert "aaa the middle bbb".replace(" ", "") in rmq("search", "orders", "--text", "the middle").out.replace(" ", "")
+    assert len(rmq("search", "orders", "--id", "id-1", "--id", "ready-2", "--json").records) == 2
     assert rmq("search", "orders", "--text", "nothing").out == "no message of orders meets these conditions\n"
     limited = rmq("search", "orders", "--text", '"n"', "--count", "2")
     assert "these are the first 2 messages" in limited.err

@@ -126,3 +126,18 @@ def test_publish_without_payloads_does_not_wait_for_keyboard_input(terminal: Cal
     publish = terminal("publish", "q")
     assert publish.ends() == 2
     assert "no payload" in publish.seen
+
+
+def test_a_name_like_that_of_another_queue_is_asked_about_before_it_becomes_a_queue(
+    rmq: Rmq, terminal: Callable[..., Terminal]
+) -> None:
+    rmq("publish", "orders", "a")
+    asked = terminal("publish", "ordres", "b")
+    asked.shows("'ordres' is a new queue; did you mean 'orders'?")
+    asked.press("n\r")
+    assert asked.ends() == 1
+    assert [each["queue"] for each in rmq("queues", "list", "--json").records] == ["orders"]
+    assert terminal("publish", "ordres", "b", "--yes").ends() == 0
+    assert terminal("publish", "ordres", "c").ends() == 0  # it is no new one any more
+    assert terminal("publish", "invoices", "d").ends() == 0
+    assert rmq("stats", "ordres", "--json").records[0]["ready"] == 2

@@ -99,3 +99,32 @@ def test_a_wrong_parameter_is_named(rmq: Rmq, export: bytes, words: list[str], n
     ran = rmq("import", "target", *words, stdin=export)
     assert ran.code == 2
     assert named in ran.err
+
+
+def test_a_move_removes_exactly_what_was_exported(rmq: Rmq, file: str) -> None:
+    rmq("import", "new", file)
+    rmq("publish", "q", "m7", "published meanwhile")  # one with a payload that the export has, too
+    assert rmq("purge", "q", "--exported", file).code == 2  # nobody confirms
+    moved = rmq("purge", "q", "--exported", file, "--yes")
+    assert (moved.code, moved.out) == (0, "purged 2,501 delayed or ready messages of q\n")
+    assert [each["payload"] for each in rmq("peek", "q", "--json").records] == ["m7", "published meanwhile"]
+    again = rmq("purge", "q", "--exported", file, "--yes")
+    assert again.code == 1
+    assert "2,501 messages" in again.err
+    assert (ready(rmq, "q"), ready(rmq, "new")) == (2, 2500)
+
+
+def test_a_truncated_export_removes_nothing(rmq: Rmq, export: bytes, tmp_path: Path) -> None:
+    (tmp_path / "cut.ndjson").write_bytes(export[: len(export) // 2])
+    assert "nothing was deleted" in rmq("purge", "q", "--exported", str(tmp_path / "cut.ndjson"), "--yes").err
+    assert ready(rmq, "q") == 2500
+
+
+def test_messages_in_a_state_are_deleted_and_a_purge_without_one_is_refused(rmq: Rmq, export: bytes) -> None:
+    assert "--state, or --exported" in rmq("purge", "q", "--yes").err
+    assert "a lease is released or expired" in rmq("purge", "q", "--state", "leased", "--yes").err
+    assert rmq("purge", "q", "--state", "ready", "--text", "m249", "--yes").out == "purged 11 ready messages of q\n"
+    asked = rmq("purge", "q", "--state", "ready", "--state", "delayed")
+    assert "Delete 2,490 ready or delayed messages of q (leased)" in asked.err
+    assert rmq("purge", "q", "--state", "ready", "--yes").out == "purged 2,489 ready messages of q\n"
+    assert rmq("stats", "q", "--json").records[0]["delayed"] == 1
