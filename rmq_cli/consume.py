@@ -103,8 +103,8 @@ def consume(
     """Take messages: print and ack each, or run a command for each.
 
     Ends when the queue is empty, after --max messages, or at the first Ctrl-C or SIGTERM once the current message is
-    done; a second signal ends the command and releases its message. The exit code is 1 when a message failed or the
-    queue is paused. With --json, prints or passes whole messages instead of payloads.
+    done; a second signal ends the command and releases its message. The exit code is 1 when a message failed or
+    the queue is paused, but 0 when a signal ended --follow. With --json, prints or passes whole messages.
     """
     if command and shutil.which(command[0]) is None:
         raise ConfigurationError(f"command {command[0]!r} was not found; nothing was claimed")
@@ -117,7 +117,8 @@ def consume(
     note(_summary(report))
     if why:
         complain(why)
-    if why or report.failed or report.lost:
+    ended_well = follow and stopping.is_set()  # a service that is stopped
+    if why or (not ended_well and (report.failed or report.lost)):
         raise typer.Exit(Exit.FAILED)
 
 

@@ -41,6 +41,12 @@ _Wait = Annotated[
 _UntilEmpty = Annotated[bool, typer.Option("--until-empty", help="Stop when no message is ready.")]
 
 
+_Alive = Annotated[
+    Path | None,
+    option("--alive", help="A file whose time is set before each claim, for a probe of a container.", metavar="FILE"),
+]
+
+
 def run(
     handler: _Handler,
     *,
@@ -51,12 +57,13 @@ def run(
     until_empty: _UntilEmpty = False,
     lease: LeaseSeconds = None,
     retry_after: RetryAfter = None,
+    alive: _Alive = None,
     at: At,
 ) -> None:
     """Pass messages to a Python function: acked when it returns, nacked when it raises.
 
     Ends with --until-empty, or at the first Ctrl-C or SIGTERM once the present messages are done; a second signal
-    releases them. The exit code is 1 when a message failed or the queue is paused.
+    releases them. With --until-empty, the exit code is 1 when a message failed or the queue is paused.
     """
     function = _load(handler)
     _show_log()
@@ -71,6 +78,7 @@ def run(
             "until_empty": until_empty,
             "retry_after": pause_after_failure(opened, retry_after),
             "owner": here(),
+            "alive": alive,
         }
         if is_awaited(function):
             report = _run_tasks(at.settings, opened, function, options)
@@ -83,7 +91,7 @@ def run(
         note(str(report))
     if why:
         complain(why)
-    if why or report.failed or report.lost:
+    if why or (until_empty and (report.failed or report.lost)):
         raise typer.Exit(Exit.FAILED)
 
 

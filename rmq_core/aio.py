@@ -286,6 +286,7 @@ class AsyncFacade(Connected[E], Awaited):
         owner: str | None = None,
         stop: Stop | None = None,
         groups: Collection[str] | None = None,
+        alive: str | os.PathLike[str] | None = None,
     ) -> RunReport:
         """Claim and pass messages to `handler` until stopped; ack what it returns for, nack what it raises for.
 
@@ -293,7 +294,7 @@ class AsyncFacade(Connected[E], Awaited):
         """
         options = RunOptions(
             max_messages=max_messages, concurrency=concurrency, lease=lease, wait=wait, until_empty=until_empty,
-            retry_after=retry_after, owner=owner, stop=stop, groups=groups,
+            retry_after=retry_after, owner=owner, stop=stop, groups=groups, alive=alive,
         )  # fmt: skip
         return await AsyncRun(self, self._hold, handler, options).run()
 

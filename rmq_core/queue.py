@@ -370,6 +370,7 @@ class Facade(Connected[E], Blocking):
         owner: str | None = None,
         stop: Stop | None = None,
         groups: Collection[str] | None = None,
+        alive: str | os.PathLike[str] | None = None,
     ) -> RunReport:
         """Claim and pass messages to `handler` until stopped; ack what it returns for, nack what it raises for.
 
@@ -377,7 +378,8 @@ class Facade(Connected[E], Blocking):
         messages it may settle one by one. An error is logged and is the reason of the nack; the queue's backoff
         applies, or `retry_after` (seconds or timedelta) replaces it. concurrency: how many threads work at once; one
         works in the calling thread. until_empty: return when no message was ready for `wait` (seconds or timedelta).
-        lease, owner, groups: as for `claim`.
+        lease, owner, groups: as for `claim`. alive: a file whose time is set before each claim, every second while no
+        message is ready, for a probe that restarts a worker that hangs.
 
         SIGINT and SIGTERM let the handlers finish, then `run` returns; a second signal releases their messages and
         raises KeyboardInterrupt. They are handled in the main thread only, and not if `stop`, such as a
@@ -386,7 +388,7 @@ class Facade(Connected[E], Blocking):
         """
         options = RunOptions(
             max_messages=max_messages, concurrency=concurrency, lease=lease, wait=wait, until_empty=until_empty,
-            retry_after=retry_after, owner=owner, stop=stop, groups=groups,
+            retry_after=retry_after, owner=owner, stop=stop, groups=groups, alive=alive,
         )  # fmt: skip
         return BlockingRun(self, self._hold, handler, options).run()
 

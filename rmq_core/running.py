@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -24,6 +25,7 @@ from contextlib import (
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -140,6 +142,7 @@ class RunOptions:
     owner: str | None = None
     stop: Stop | None = None
     groups: Collection[str] | None = None
+    alive: str | os.PathLike[str] | None = None
     idle_s: float = field(init=False)
     """For how long no message may be ready before a worker ends."""
 
@@ -148,8 +151,17 @@ class RunOptions:
         whole("concurrency", self.concurrency, minimum=1)
         if self.retry_after is not None:
             seconds("retry_after", self.retry_after)
+        self.show_alive()
         wait_s = seconds("wait", self.wait)
         object.__setattr__(self, "idle_s", wait_s if self.until_empty else inf)
+
+    def show_alive(self) -> None:
+        """Set the time of the file `alive`. Raises ConfigurationError if it cannot be written."""
+        if self.alive is not None:
+            try:
+                Path(self.alive).touch()
+            except OSError as error:
+                raise ConfigurationError(f"alive must be a file that can be written: {error}") from error
 
 
 class Run(ABC):
@@ -204,6 +216,7 @@ class Run(ABC):
         left_s = self.options.idle_s
         while not (self._ending or self._stop.is_set()):
             turn_s = min(left_s, _TURN_S)
+            self.options.show_alive()
             if await self._turn(turn_s):
                 left_s = self.options.idle_s
             elif (left_s := left_s - turn_s) <= 0:

@@ -12,7 +12,7 @@ import yaml
 from tests.monitoring.conftest import MONITORING
 from tests.servers.prometheus import Prometheus
 
-FOLDER = MONITORING / "kubernetes"
+FOLDER = MONITORING.parent / "deploy/kubernetes"
 ADAPTER: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus-adapter.yaml").read_text("utf-8"))
 RESOURCES: list[dict[str, Any]] = [
     resource
