@@ -197,6 +197,18 @@ def _cut(name: str, longest: int) -> str:
     return f"{name[: longest - DIGEST - 1]}~{digest}"
 
 
+def once_name(context: Context) -> str:
+    """Return the name that a task and its retries publish under, and nobody else.
+
+    A user who clears a task or a run wants it to be done again, and a run may be created again under its name. Clearing
+    a task raises the number of tries that it has in all; another run began at another time.
+    """
+    run, task = context.get("dag_run"), TaskIdentity.of(context)
+    began = getattr(run, "start_date", None)
+    since = f"{microseconds(began):x}" if began else ""
+    return f"{task.lease_id}@{since}.{context['ti'].max_tries}"
+
+
 def microseconds(moment: datetime) -> int:
     """Return `moment` as microseconds since 1970."""
     return (moment - EPOCH) // timedelta(microseconds=1)

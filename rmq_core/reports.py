@@ -261,9 +261,9 @@ def skews(shards: Iterable[ShardStats]) -> dict[str, float]:
 class Publication(NamedTuple):
     """The messages that were published under one name. messages: how many there are of them in all.
 
-    waiting: ready and delayed ones. removed: those that an operator purged or cancelled, and those
-    that were replaced. publishers: how many still
-    add messages. ended: when all was done, None before. It ends again if messages are added later, or redriven.
+    waiting: ready and delayed ones. removed: those that an operator purged or cancelled, and those that were replaced.
+    publishers: how many still add messages. ended: when all was done, None before. It ends again if messages are added
+    later, or redriven.
     """
 
     name: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from rmq_core import __version__
+from rmq_core.orchestrate import Outbox
 from rmq_dagster.assets.checks import Limit, QueueLimits, redis_queue_checks, redis_queue_publication_check
 from rmq_dagster.assets.dead_letters import redis_queue_dead_letters
 from rmq_dagster.assets.queue import publish_op, redis_queue_asset
@@ -16,7 +17,6 @@ from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.pipes import LeasedInvocation, PipesRedisQueueSparkClient
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.runs.claiming import ClaimedBatch
-from rmq_dagster.runs.publishing import Outbox
 from rmq_dagster.runs.submitting import SubmittedBatch
 from rmq_dagster.sensors.building import build_redis_queue_sensor, redis_queue_observer
 from rmq_dagster.sensors.publications import redis_queue_publication_sensor

@@ -17,13 +17,13 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, RedisSettings
-from rmq_core.orchestrate import OnSettled, publishing_as
+from rmq_core.orchestrate import OnSettled, Outbox, publishing_as
 from rmq_core.reports import PublishReport, QueueStats
 from rmq_core.tracing import traced
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.runs import identity
 from rmq_dagster.runs.claiming import ClaimedBatch, Terms, working
-from rmq_dagster.runs.publishing import Outbox, collecting, headers_of
+from rmq_dagster.runs.publishing import collecting, headers_of
 from rmq_dagster.runs.requested import repository_of, sensor_of
 from rmq_dagster.runs.requesting import Doorbell
 from rmq_dagster.runs.submitting import SubmittedBatch, submitting

@@ -5,6 +5,8 @@ Law: nothing is looked up or opened in `__init__`; credentials stay inside `Redi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -13,7 +15,9 @@ from airflow.providers.common.compat.sdk import BaseHook
 import rmq_core.asyncio
 from rmq_airflow import location
 from rmq_airflow.connection_test import examine
+from rmq_airflow.identity import TaskIdentity, once_name
 from rmq_airflow.location import Location, check_leased
+from rmq_airflow.metrics import trace_headers
 from rmq_core import (
     ConfigurationError,
     LeasedConfig,
@@ -23,12 +27,14 @@ from rmq_core import (
     WorkQueue,
     open_queue,
 )
+from rmq_core.orchestrate import Outbox, publishing_once
 from rmq_core.protocol import AsyncWorkQueue
 from rmq_core.tracing import traced
 
 Q = TypeVar("Q")
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
     from redis import Redis, RedisCluster
     from redis.asyncio import Redis as AsyncRedis
     from redis.asyncio import RedisCluster as AsyncRedisCluster
@@ -123,6 +129,26 @@ class RedisQueueHook(BaseHook):
         else:
             self._check_config(found.discipline, config)
         return _traced(found, rmq_core.asyncio.open_queue(found.settings, name, found.discipline, config))
+
+    @contextmanager
+    def outbox(self, context: Context, queue: str, *, config: LeasedConfig | None = None) -> Iterator[Outbox]:
+        """Collect messages in a block of a task and publish them at its end, once however often Airflow retries it.
+
+        If the block raises, nothing is published. A retry whose block was published before publishes nothing. A task
+        that a user clears publishes again. Several blocks of a task count in their order. Raises Unsupported for
+        another discipline than `leased`, and for a queue in shards.
+
+        >>> with hook.outbox(context, "invoices") as outbox:
+        ...     outbox.publish(invoices)
+        """
+        with self.queue(queue, config, needed_by="outbox") as opened:
+            task = TaskIdentity.of(context)
+            headers = {**task.headers, **({} if self.traced else trace_headers())}
+            attempt = (task.try_number, context["ti"].start_date)
+            with publishing_once(opened, once_name(context), attempt, headers) as outbox:
+                yield outbox
+        if not outbox.published:
+            self.log.info("An earlier try of this task has published to %r; nothing was published again.", queue)
 
     def test_connection(self) -> tuple[bool, str]:
         """Test all fields and extras, and the server; the test button of the connection form calls this.

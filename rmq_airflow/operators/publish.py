@@ -53,8 +53,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
 
     Each message carries the headers ``airflow-dag-id``, ``airflow-run-id``, ``airflow-task-id`` and
     ``airflow-map-index``, and ``traceparent`` when tracing is on, if the queue's discipline has headers. A retry
-    publishes everything again: deduplicate if that must not happen. If messages were accepted, the operator emits the
-    queue's asset event, for DAGs that wait for it; a retry emits it for duplicates, too.
+    publishes everything again: pass ``once``, or deduplicate, if that must not happen. If messages were accepted, the
+    operator emits the queue's asset event, for DAGs that wait for it; a retry emits it for duplicates, too.
 
     Returns ``{"queue", "accepted", "duplicates", "dropped"}``.
 
@@ -74,6 +74,9 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         then becomes a dead letter
     :param publication: what the messages are a part of, in a queue that has groups, such as ``{{ run_id }}``; a
         RedisQueueSensor with this ``publication`` waits until all of it is done (templated)
+    :param once: publish all messages in one step when all were read, and nothing again in a retry; a task that a user
+        clears publishes again. In the report, messages of a repetition are ``duplicates``. Needs a leased queue that is
+        not in shards, and excludes ``delay`` and ``dedup_key``
     :param partition_by: a function that returns the partition of a payload, which is published to the queue
         ``<redis_queue>/<partition>``; the event of ``asset``, which must be an Asset, carries the partition keys. All
         payloads are read and sorted before the first is published, so a partition without a valid name fails the task
@@ -102,6 +105,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         priority: int | None = None,
         expires: timedelta | float | datetime | None = None,
         publication: str | None = None,
+        once: bool = False,
         partition_by: PartitionBy | None = None,
         asset: Asset | AssetAlias | Literal["queue"] | None = "queue",
         queue_config: LeasedConfig | None = None,
@@ -114,6 +118,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
             )
         if dedup_key is not None and not callable(dedup_key):
             raise ConfigurationError("`dedup_key` must be a function from a payload to its key")
+        if once and (delay is not None or dedup_key is not None):
+            raise ConfigurationError("`once` already publishes no message twice: leave `delay` and `dedup_key` out")
         check_queue(redis_queue, queue_config)
         check_partitions(partition_by, asset)
         super().__init__(**kwargs)
@@ -129,6 +135,7 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         self.priority = priority
         self.expires = expires
         self.publication = publication
+        self.once = once
         self.partition_by = partition_by
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
@@ -139,7 +146,9 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
         hook = RedisQueueHook(self.redis_queue_conn_id)
         keys: set[str] = set()
         try:
-            if self.partition_by is None:
+            if self.once:
+                self._publish_once(hook, context, total, keys)
+            elif self.partition_by is None:
                 self._publish(hook, self.redis_queue, _chunks(self._payloads(context)), context, total)
             else:
                 self._publish_apart(self.partition_by, hook, context, total, keys)
@@ -162,6 +171,26 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
                 for name in COUNTS:
                     total[name] += part[name]
             if _emits(part, context):
+                keys.add(key)
+
+    def _publish_once(self, hook: RedisQueueHook, context: Context, total: PublishedReport, keys: set[str]) -> None:
+        """Publish by the outbox of the task; of partitions, one after the other."""
+        payloads = self._payloads(context)
+        parts: dict[str, Iterable[Any]] = (
+            {"": payloads} if self.partition_by is None else dict(apart(self.redis_queue, self.partition_by, payloads))
+        )
+        for key, some in parts.items():
+            name = f"{self.redis_queue}/{key}" if key else self.redis_queue
+            with hook.outbox(context, name, config=self.queue_config) as outbox:
+                for chunk in _chunks(some):
+                    outbox.publish(
+                        _grouped(chunk, self.group) if callable(self.group) else chunk,
+                        headers=self.headers, group=None if callable(self.group) else self.group,
+                        priority=self.priority, publication=self.publication, expires=self.expires,
+                    )  # fmt: skip
+            total["accepted" if outbox.published else "duplicates"] += outbox.count
+            report_counts(self, name, published=outbox.count if outbox.published else 0)
+            if key and (outbox.published or context["ti"].try_number > 1):
                 keys.add(key)
 
     def _check(self, queue: WorkQueue) -> None:
