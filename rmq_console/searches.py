@@ -28,7 +28,7 @@ from rmq_core.envelope.export_record import StoredMessage, is_isolated
 from rmq_core.envelope.matching import Test
 from rmq_core.kernel.base import tools_of
 from rmq_core.observe.history import columns
-from rmq_core.reports import Progress, ReasonGroup
+from rmq_core.reports import Progress, ReasonGroup, SearchPage
 from rmq_core.transfer.exporting import Digest, Footer, Header, footer_line, header_line, message_line
 
 Span = Literal["hour", "day", "month"]
@@ -101,7 +101,10 @@ class Search(BaseModel):
 async def search(request: Request, connection_id: str, body: Search) -> dict[str, Any]:
     holder_of = host_of(request).holder
     async with opened_console(request, connection_id) as opened, opened.opened(body.queue) as (queue, _):
-        page = await queue.admin.search(body.target, body.where.match(), after=body.after)
+        if body.target == "isolated" and body.target not in tools_of(queue).stored_states:
+            page = SearchPage([], [], [], 0, 0, None)  # a search of all states asks for it, too
+        else:
+            page = await queue.admin.search(body.target, body.where.match(), after=body.after)
     most = SHOWN_BYTES if len(page.messages) <= MANY else SHORT_BYTES
     shown = [
         {**message_shown(message, holder_of, due, most), "lease": message.lease_id, "owner": owner}

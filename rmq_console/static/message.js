@@ -22,7 +22,8 @@ export function messageHead(target, choice = null) {
 
 /**
  * The rows of a message: a line, and its details below it.
- * `where`: { connection, queue, verbs, lacks, mayEdit, hrefOf, changed() }; `box`: what chooses the message.
+ * `where`: { connection, queue, verbs, lacks, mayEdit, hrefOf, changed(), around }; `around`: a text that the line shows
+ * of the payload, if it has it; `box`: what chooses the message.
  */
 export function messageRows(target, message, where, box = null) {
   const more = h("tr.more", { hidden: true });
@@ -33,12 +34,20 @@ export function messageRows(target, message, where, box = null) {
     line.setAttribute("aria-expanded", String(!more.hidden));
     if (!more.hidden) more.replaceChildren(h("td", { colspan: 5 }, details(target, message, where)));
   }
-  line.append(h("td.check", {}, h("span.marks", {}, box, h("span.turn", {}, icon("chevron")))), ...cells(target, message));
+  line.append(h("td.check", {}, h("span.marks", {}, box, h("span.turn", {}, icon("chevron")))), ...cells(target, message, where.around));
   return [line, more];
 }
 
-function cells(target, message) {
-  const payload = h("td.payload", {}, h("code", {}, message.payload.slice(0, 300) || "(empty)"), message.group ? h("span.badge.group", { title: "Its group" }, message.group) : null);
+/** The beginning of a payload, or its part around a text. */
+function excerpt(payload, around) {
+  const at = around ? payload.indexOf(around) : -1;
+  if (at < 0) return payload.slice(0, 300) || "(empty)";
+  const from = Math.max(0, at - 24);
+  return [from ? "…" : "", payload.slice(from, at), h("mark", {}, around), payload.slice(at + around.length, from + 300)];
+}
+
+function cells(target, message, around) {
+  const payload = h("td.payload", {}, h("code", {}, excerpt(message.payload, around)), message.group ? h("span.badge.group", { title: "Its group" }, message.group) : null);
   const deliveries = h("td.right", { "data-label": "Deliveries" }, message.deliveries);
   if (target === "dead") {
     const { reason, kind, at } = message.history.at(-1) ?? { reason: "", kind: "", at: message.enqueued_at };

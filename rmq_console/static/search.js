@@ -1,4 +1,4 @@
-// Search of one state of a queue, page by page until the end or until the user stops it. It claims nothing.
+// Search of one state of a queue or of all, page by page until the end or until the user stops it. It claims nothing.
 
 import { api } from "./api.js";
 import { count, h, icon, number, plain } from "./dom.js";
@@ -6,7 +6,8 @@ import { messageHead, messageRows } from "./message.js";
 import { empty, toast } from "./parts.js";
 import { matchingButtons } from "./reasons.js";
 
-const STATES = [["dead", "Dead letters"], ["ready", "Ready"], ["isolated", "Isolated"], ["delayed", "Delayed"], ["leased", "Leased"]];
+const ANY = "any";
+const STATES = [[ANY, "All states"], ["dead", "Dead letters"], ["ready", "Ready"], ["isolated", "Isolated"], ["delayed", "Delayed"], ["leased", "Leased"]];
 const FIELDS = {
   text: ["Payload contains", "part of the payload, such as order 4711"],
   message_id: ["Id", "the whole id of a message"],
@@ -52,27 +53,16 @@ export function searchPanel({ where, asked, onChange }) {
 
   async function run(target, match) {
     const mine = (running = Date.now() + Math.random());
-    const body = h("tbody");
-    let found = 0;
-    let page = { scanned: 0, total: 0, after: null };
-    let moved = false;
-    results.replaceChildren(h("div.card.scroll", { hidden: true }, h(`table.messages.${target}`, {}, messageHead(target), body)));
+    const seen = { scanned: 0, total: 0, found: 0, moved: false };
+    const targets = target === ANY ? STATES.map(([id]) => id).filter((id) => id !== ANY) : [target];
+    results.replaceChildren();
     deeds.replaceChildren();
     stop.hidden = meter.hidden = false;
     try {
-      do {
-        page = await api.search(connection, queue, { target, where: match, after: page.after });
-        if (running !== mine) break;
-        moved ||= page.moved;
-        for (const message of page.messages.slice(0, Math.max(0, LISTED - found))) body.append(...messageRows(target, message, { ...where, changed }));
-        found += page.messages.length;
-        results.firstChild.hidden = !found;
-        meter.value = page.total ? page.scanned / page.total : 1;
-        tell(page, found, moved, "");
-      } while (page.after !== null);
-      if (!body.children.length && running === mine) results.replaceChildren(empty("search", "Nothing found", nothing(target)));
-      tell(page, found, moved, page.after !== null ? "stopped" : "done");
-      if (found) deeds.replaceChildren(...matchingButtons({ ...where, target, match, what: what(match), onChange: changed }));
+      for (const each of targets) if (running === mine) await look(mine, each, match, seen, targets.length > 1);
+      if (!seen.found && running === mine) results.replaceChildren(empty("search", "Nothing found", nothing(target)));
+      tell(seen, running === mine ? "done" : "stopped");
+      if (seen.found && target !== ANY) deeds.replaceChildren(...matchingButtons({ ...where, target, match, what: what(match), onChange: changed }));
     } catch (error) {
       toast(error.message, "failed");
       status.textContent = plain(error.message);
@@ -80,14 +70,37 @@ export function searchPanel({ where, asked, onChange }) {
     if (running === mine || !running) stop.hidden = meter.hidden = true;
   }
 
-  function tell({ scanned, total }, found, moved, how) {
-    const seen = `${number(scanned)} of ${count(Math.max(total, scanned), "message")} looked at`;
+  /** Search one state to its end, add what it finds to `seen` and list it. */
+  async function look(mine, target, match, seen, several) {
+    const body = h("tbody");
+    const heading = several ? h("h3.searched", {}, STATES.find(([id]) => id === target)[1]) : null;
+    const list = h("div", { hidden: true }, heading, h("div.card.scroll", {}, h(`table.messages.${target}`, {}, messageHead(target), body)));
+    results.append(list);
+    const before = { ...seen };
+    let after = null;
+    do {
+      const page = await api.search(connection, queue, { target, where: match, after });
+      if (running !== mine) return;
+      after = page.after;
+      for (const message of page.messages.slice(0, Math.max(0, LISTED - seen.found))) body.append(...messageRows(target, message, { ...where, changed, around: match.text }));
+      seen.moved ||= page.moved;
+      seen.found += page.messages.length;
+      seen.scanned = before.scanned + page.scanned;
+      seen.total = before.total + Math.max(page.total, page.scanned);
+      list.hidden = !body.children.length;
+      meter.value = seen.total ? seen.scanned / seen.total : 1;
+      tell(seen, "");
+    } while (after !== null);
+  }
+
+  function tell({ scanned, total, found, moved }, how) {
+    const seen = `${number(scanned)} of ${count(total, "message")} looked at`;
     const listed = found > LISTED ? `; the first ${LISTED} are listed` : "";
     const shaky = moved ? " Messages moved meanwhile: some may be missing or listed twice." : "";
     status.textContent = `${count(found, "message")} found${listed}; ${seen}${how === "stopped" ? ", then stopped" : ""}.${shaky}`;
   }
 
-  const nothing = (target) => `No ${target === "dead" ? "dead letter" : `${target} message`} matches. It may be in another state, or done.`;
+  const nothing = (target) => target === ANY ? "No message matches. It may be done." : `No ${target === "dead" ? "dead letter" : `${target} message`} matches. It may be in another state, or done.`;
   const what = (match) => Object.entries(match).map(([name, value]) => (["reason", "group"].includes(name) ? value : `${FIELDS[name][0]}: ${value}`)).join("\n");
 
   async function changed() {

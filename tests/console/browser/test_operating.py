@@ -176,6 +176,21 @@ def test_a_long_search_is_stopped(screen: ConsoleScreen, opened: Opened) -> None
     screen.shows("then stopped", ".found")
 
 
+def test_a_search_of_all_states_shows_each_with_the_text_around_the_hit(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work", max_deliveries=1)
+    bury(queue, "bad order 4711")
+    queue.publish_many([f"{'x' * 400} order {number} {'y' * 400}" for number in (4711, 4712)])
+    queue.publish("order 4711 later", delay=3600)
+    queue.publish("order 4711 held")
+    queue.claim()
+    screen.open("work", "search")
+    screen.find("input[aria-label=For]").send_keys("order 4711", Keys.ENTER)
+    screen.shows("4 messages found; 5 of 5 messages looked at", ".found")
+    headings = [each.text for each in screen.all(".searched") if each.is_displayed()]
+    assert headings == ["Dead letters", "Ready", "Delayed", "Leased"]
+    assert screen.find("table.leased .payload code").text.startswith("…xxxxxxxxxxxxxxxxxxxxxxx order 4711 y")
+
+
 def test_hostile_text_is_shown_as_text(screen: ConsoleScreen, opened: Opened) -> None:
     queue = opened("work", max_deliveries=1)
     queue.publish(HOSTILE, headers={HOSTILE: HOSTILE})
