@@ -91,14 +91,19 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 	build/floor/bin/python -m pytest tests/airflow --ignore tests/airflow/browser --ignore tests/airflow/test_pods.py \
 		--servers=7.0 --product=full
 
-# Without Airflow and Dagster, which exclude newer versions of FastAPI and of Python than others do, PostgreSQL, a browser.
+# Without Airflow and Dagster, which exclude newer versions of FastAPI and of Python than others do, Spark, PostgreSQL, a
+# browser and a type checker, and so without the tests that need one of these.
 newest: $(BIN)/uv ## core, command line and `rmq serve` with the newest of all they require, without constraints
 	uv venv --quiet --clear --python $(BIN)/python build/newest
 	uv pip install --quiet --upgrade --python build/newest/bin/python --editable '.[arrow,embedded,jobs,otel,serve]' \
 		'fakeredis[lua]' httpx hypothesis jsonschema opentelemetry-sdk pytest pytest-asyncio pytest-rerunfailures pytest-xdist pyyaml
 	build/newest/bin/python -m tests.servers 7.0
 	build/newest/bin/python -m pytest tests/core -n 2 --hypothesis-profile=ci --product=one --servers=embedded \
-		--ignore=tests/core/streams/test_run.py --ignore=tests/core/test_toy_discipline.py
+		--ignore=tests/core/streams/test_run.py --ignore=tests/core/test_toy_discipline.py \
+		--ignore=tests/core/test_benchmarks.py --ignore=tests/core/redis_message_queue/test_types.py \
+		--ignore=tests/core/stored/test_read_handed_over.py --ignore-glob='tests/core/orchestrate/test_unit_[lt]*' \
+		--deselect='tests/core/stored/test_written.py::test_this_version_writes_the_bytes_of_the_golden_file[embedded-spark_stream]' \
+		-k 'not publishes_it_from_spark'
 	build/newest/bin/python -m pytest tests/console/serve -n 2 --ignore=tests/console/serve/test_page.py --servers=7.0
 
 spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in a separate environment; write build/measured/spark.md
