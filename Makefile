@@ -104,7 +104,8 @@ newest: $(BIN)/uv ## core, command line and `rmq serve` with the newest of all t
 		--ignore=tests/core/stored/test_read_handed_over.py --ignore-glob='tests/core/orchestrate/test_unit_[lt]*' \
 		--deselect='tests/core/stored/test_written.py::test_this_version_writes_the_bytes_of_the_golden_file[embedded-spark_stream]' \
 		-k 'not publishes_it_from_spark'
-	build/newest/bin/python -m pytest tests/console/serve -n 2 --ignore=tests/console/serve/test_page.py --servers=7.0
+	build/newest/bin/python -m pytest tests/console/serve -n 2 --servers=7.0 --ignore=tests/console/serve/test_page.py \
+		--ignore=tests/console/serve/test_unit_links.py
 
 spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in a separate environment; write build/measured/spark.md
 	python -m tests.servers 7.0
