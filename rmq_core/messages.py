@@ -17,7 +17,7 @@ from rmq_core.envelope.codec import Failure as Failure
 from rmq_core.envelope.codec import Message as Message
 from rmq_core.envelope.codec import MessageField as MessageField
 from rmq_core.envelope.codec import MessageRef as MessageRef
-from rmq_core.envelope.codec import Payload, message_of
+from rmq_core.envelope.codec import Publishable, message_of
 from rmq_core.envelope.codec import header_items as header_items
 from rmq_core.envelope.codec import header_texts as header_texts
 from rmq_core.envelope.codec import json_text as json_text
@@ -34,7 +34,8 @@ class NewMessage(NamedTuple):
     publication, expires: see `publish`.
     """
 
-    payload: Payload
+    wraps_payload = True  # it is a tuple, but no payload itself
+    payload: Publishable
     id: str | None = None
     headers: Mapping[str, str] | None = None
     delay: timedelta | float | None = None

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from rmq_core.batch import AsyncBatch, Batch
-from rmq_core.envelope.codec import Message, MessageRef, Payload
+from rmq_core.envelope.codec import Message, MessageRef, Publishable
 from rmq_core.errors import ConfigurationError, Unsupported
 from rmq_core.interrupt_handler import Stop
 from rmq_core.messages import Lease
@@ -137,7 +137,7 @@ class WorkQueue(Protocol):
 
     def publish(
         self,
-        payload: Payload,
+        payload: Publishable,
         *,
         dedup_key: str | None = None,
         delay: timedelta | float | None = None,
@@ -151,7 +151,7 @@ class WorkQueue(Protocol):
 
     def publish_many(
         self,
-        payloads: Iterable[Payload],
+        payloads: Iterable[Publishable],
         *,
         dedup_key: Callable[[Any], str] | None = None,
         delay: timedelta | float | None = None,
@@ -255,7 +255,7 @@ class AsyncWorkQueue(Protocol):
 
     async def publish(
         self,
-        payload: Payload,
+        payload: Publishable,
         *,
         dedup_key: str | None = None,
         delay: timedelta | float | None = None,
@@ -269,7 +269,7 @@ class AsyncWorkQueue(Protocol):
 
     async def publish_many(
         self,
-        payloads: Iterable[Payload],
+        payloads: Iterable[Publishable],
         *,
         dedup_key: Callable[[Any], str] | None = None,
         delay: timedelta | float | None = None,

@@ -26,7 +26,10 @@ from rmq_core.envelope.payloads import decode_payload
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
 from rmq_core.policy import EXPIRES_HEADER, GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER
 
-Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
+Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any] | int | float | bool | None
+"""What a message is read as."""
+Publishable: TypeAlias = object
+"""What is published: a Payload, or a value that the codec writes as one; docs/how-to/payloads.md lists them."""
 
 
 class ArrowStream(Protocol):

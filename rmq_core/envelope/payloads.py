@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from json import encoder as _encoder
 from typing import Any
 
+from rmq_core.envelope.usual import plain_of
 from rmq_core.errors import (
     ConfigurationError,
     MalformedMessage,
@@ -27,14 +28,13 @@ KINDS = frozenset("sbj")
 _DEEPEST = 500
 
 _JSON = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-)
+    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":"),
+    default=lambda value: _plain(value, "payload"),
+)  # fmt: skip
 # `encode` creates a new C encoder for each value, which costs as much as encoding a small dict.
 _MAKE = getattr(_encoder, "c_make_encoder", None)
 _ENCODE = _MAKE and _MAKE(None, _JSON.default, _encoder.encode_basestring, None, ":", ",", True, False, False)
 _MOST_BITS, _MOST_DIGITS = 13_000, 3900  # by default, Python reads and writes integers of up to 4,300 digits
-SHAPED = (b"{", b"[")
-"""How the JSON of a dict or a list begins; other JSON is a scalar."""
 _FLAT = frozenset((str, bool, int, float, type(None)))
 _SCALARS = (str, bool, int, float, type(None))
 
@@ -58,8 +58,9 @@ ANY_SIZE = PayloadLimits(max_payload_bytes=sys.maxsize)
 def encode_payload(payload: Any, limits: PayloadLimits = ANY_SIZE) -> tuple[str, bytes]:
     """Return the kind and the canonical bytes of a payload (JSON: sorted keys, no spaces, UTF-8).
 
-    Raises PayloadError, which names the path, for a value that cannot be stored; PayloadTooLarge and PayloadTooDeep for
-    the limits.
+    This is the codec json. It writes the types of `usual` as JSON has them; a payload that is then a text, such as a
+    UUID, is stored as that text. Raises PayloadError, which names the path, for a value that cannot be stored;
+    PayloadTooLarge and PayloadTooDeep for the limits.
     """
     if isinstance(payload, str):
         kind, data = "s", encode_text(payload, "payload")
@@ -67,8 +68,14 @@ def encode_payload(payload: Any, limits: PayloadLimits = ANY_SIZE) -> tuple[str,
         kind, data = "b", payload
     elif isinstance(payload, dict | list):
         kind, data = "j", _encode_json(payload, limits.max_payload_depth)
+    elif isinstance(payload, bytearray | memoryview):
+        kind, data = "b", bytes(payload)
+    elif payload is None:
+        raise PayloadError("payload is None, as a function without a return gives; publish {} for an empty message")
+    elif isinstance(payload, tuple | int | float):
+        kind, data = "j", _encode_json(payload, limits.max_payload_depth)
     else:
-        raise PayloadError(f"payload must be str, bytes, dict or list, not {type(payload).__name__}")
+        return encode_payload(_plain(payload, "payload"), limits)
     if len(data) > limits.max_payload_bytes:
         raise too_large(data, limits)
     return kind, data
@@ -135,11 +142,15 @@ def _dumps(value: Any) -> str:
 def check_json(value: Any, path: str, depth: int) -> None:
     """Raise PayloadError for a value that JSON would change or lose.
 
-    These are NaN, keys that are not str, other types, lone surrogates, and nesting deeper than `depth`.
+    These are NaN, keys that are not str, types that are not usual, lone surrogates, and nesting deeper than `depth`.
     """
-    if isinstance(value, dict | list):
+    if isinstance(value, dict | list | tuple):
         if depth <= 0:
             raise PayloadTooDeep(f"{path} nests deeper than max_payload_depth allows")
+        if getattr(value, "wraps_payload", False):
+            raise PayloadError(f"{path} is a {type(value).__name__}, which publish_many and stage of leased queues take")
+        if getattr(value, "wraps_payload", False):
+            raise PayloadError(f"{path} is a {type(value).__name__}, which publish_many and stage of leased queues take")
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, child in items:
             if isinstance(value, dict):
@@ -150,11 +161,23 @@ def check_json(value: Any, path: str, depth: int) -> None:
     elif isinstance(value, str):
         encode_text(value, path)
     elif not isinstance(value, _SCALARS):
-        raise PayloadError(f"{path} is a {type(value).__name__}, which JSON does not have; convert it")
+        check_json(_plain(value, path), path, depth)
     elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise PayloadError(f"{path} is a number of over 4,000 digits, which JSON readers refuse; send it as a str")
     elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124  only NaN differs from itself
         raise PayloadError(f"{path} is {value}, which JSON does not have; send None or a str")
+
+
+def _plain(value: Any, path: str) -> Any:
+    """Return what JSON has for a value of a usual type; what that contains may be of usual types again."""
+    found = plain_of(value)
+    if found is None:
+        raise PayloadError(f"{path} is a {type(value).__name__}, which the codec json does not write; convert it")
+    (made,) = found
+    if isinstance(value, set | frozenset):  # in one order, or equal sets would be different payloads
+        check_json(made, path, _DEEPEST)
+        made.sort(key=_dumps)
+    return made
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> bytes:

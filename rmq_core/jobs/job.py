@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Failure, HeaderFields, failures_of
-from rmq_core.envelope.payloads import PayloadLimits, check_json, decode_payload, encode_headers, encode_payload
+from rmq_core.envelope.payloads import PayloadLimits, decode_payload, encode_headers, encode_payload
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
 from rmq_core.policy import Backoff, Exponential, exponential
 
 NAME, ATTEMPTS, BACKOFF = "rmq-name", "rmq-attempts", "rmq-backoff"
 _OURS = frozenset((NAME, ATTEMPTS, BACKOFF))
 _NO_HEADERS: Mapping[str, str] = {}
-_NUMBERS = (bool, int, float)
 
 
 class _JobFields(NamedTuple):
@@ -66,11 +65,8 @@ def check_id(job_id: str) -> str:
 
 
 def encode_data(data: Any, limits: PayloadLimits) -> tuple[str, bytes]:
-    """Return the kind and bytes of a job's data, which is any payload or any other JSON value."""
-    if data is None or isinstance(data, _NUMBERS):
-        check_json(data, "data", limits.max_payload_depth)
-        return "j", json.dumps(data).encode()
-    return encode_payload(data, limits)
+    """Return the kind and bytes of a job's data, which is any payload or None."""
+    return ("j", b"null") if data is None else encode_payload(data, limits)
 
 
 def encode_options(name: str, attempts: int | None, backoff: Backoff | None) -> bytes:

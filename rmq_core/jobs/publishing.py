@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import Payload, chunks, each, new_id, nonce
+from rmq_core.envelope.codec import Publishable, chunks, each, new_id, nonce
 from rmq_core.envelope.payloads import digest, encode_payload, key_digest
 from rmq_core.errors import PayloadError, RedisMessageQueueError
 from rmq_core.events import Operation
@@ -107,7 +107,7 @@ def add_bulk(engine: JobsEngine, jobs: Iterable[NewJob | Mapping[str, Any]]) -> 
 
 def publish(
     engine: JobsEngine,
-    payload: Payload,
+    payload: Publishable,
     *,
     dedup_key: DedupKey | None = None,
     delay: timedelta | float | None = None,
@@ -128,7 +128,7 @@ def publish(
 
 def publish_many(
     engine: JobsEngine,
-    payloads: Iterable[Payload],
+    payloads: Iterable[Publishable],
     *,
     dedup_key: Callable[[Any], str] | None = None,
     delay: timedelta | float | None = None,
@@ -230,7 +230,7 @@ def _entry(engine: JobsEngine, new: NewJob) -> JobEntry:
 
 
 def _message(
-    engine: JobsEngine, payload: Payload, dedup_key: DedupKey | None, delay: timedelta | float | None, headers: bytes
+    engine: JobsEngine, payload: Publishable, dedup_key: DedupKey | None, delay: timedelta | float | None, headers: bytes
 ) -> JobEntry:
     config, job_id = engine.config, new_id()
     kind, data = encode_payload(payload, config)

@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.codec import Publishable
 from rmq_core.envelope.export_record import StoredPage, is_isolated
 from rmq_core.envelope.matching import Match, Test, chosen_by
 from rmq_core.envelope.payloads import decode_payload, encode_headers, encode_payload, key_bytes, key_digest, one_line
@@ -480,7 +480,7 @@ def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
 def edit(
     engine: LeasedEngine,
     message_id: str,
-    payload: Payload | None = None,
+    payload: Publishable | None = None,
     headers: Mapping[str, str] | None = None,
     *,
     by: str = "",

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import ArrowData, Payload, arrow_columns, chunks, new_id, new_ids, nonce
+from rmq_core.envelope.codec import ArrowData, Publishable, arrow_columns, chunks, new_id, new_ids, nonce
 from rmq_core.envelope.payloads import PayloadLimits, digest, encode_headers, encode_payload, key_digest
 from rmq_core.errors import (
     ConfigurationError,
@@ -205,7 +205,7 @@ Divide: TypeAlias = Callable[[Iterable[Entry]], Iterator[Chunk]]
 
 def publish(
     engine: LeasedEngine,
-    payload: Payload,
+    payload: Publishable,
     *,
     dedup_key: DedupKey | None = None,
     delay: timedelta | float | None = None,
@@ -255,7 +255,7 @@ def publish(
 
 def publish_many(
     engine: LeasedEngine,
-    payloads: Iterable[Payload | NewMessage] | ArrowData,
+    payloads: Iterable[Publishable | NewMessage] | ArrowData,
     *,
     dedup_key: DedupKey | None = None,
     delay: timedelta | float | None = None,
@@ -280,7 +280,7 @@ def publish_many(
 
 def _publish_many(
     engine: LeasedEngine,
-    payloads: Iterable[Payload | NewMessage] | ArrowData,
+    payloads: Iterable[Publishable | NewMessage] | ArrowData,
     dedup_key: DedupKey | None,
     delay: timedelta | float | None,
     headers: Mapping[str, str] | None,
@@ -301,7 +301,7 @@ def _publish_many(
 
 def _encoding(
     engine: LeasedEngine,
-    payloads: Iterable[Payload | NewMessage] | ArrowData,
+    payloads: Iterable[Publishable | NewMessage] | ArrowData,
     dedup_key: DedupKey | None,
     delay: timedelta | float | None,
     headers: Mapping[str, str] | None,
@@ -512,7 +512,7 @@ class Tally:
 
 
 def _new_entry(
-    engine: LeasedEngine, message: Payload | NewMessage, dedup_key: DedupKey | None, headers: bytes, delay_ms: int
+    engine: LeasedEngine, message: Publishable | NewMessage, dedup_key: DedupKey | None, headers: bytes, delay_ms: int
 ) -> Entry:
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
@@ -528,7 +528,7 @@ def _new_entry(
 
 def _entry(
     engine: LeasedEngine,
-    payload: Payload,
+    payload: Publishable,
     dedup_key: DedupKey | None,
     headers: bytes,
     delay_ms: int,
@@ -549,7 +549,7 @@ def deduplicates(engine: LeasedEngine) -> bool:
 
 
 def digest_of(
-    engine: LeasedEngine, dedup_key: DedupKey | None, payload: Payload, kind: str, data: bytes
+    engine: LeasedEngine, dedup_key: DedupKey | None, payload: Publishable, kind: str, data: bytes
 ) -> bytes | None:
     """Return the digest of a message's deduplication key (the call's, else the queue's); None without a key."""
     key = engine.config.dedup_key if dedup_key is None else dedup_key
@@ -598,7 +598,7 @@ _MONTH_S = 30 * 86400
 
 def stage(
     engine: LeasedEngine,
-    payloads: Iterable[Payload | NewMessage] | ArrowData,
+    payloads: Iterable[Publishable | NewMessage] | ArrowData,
     *,
     dedup_key: Callable[[Any], str] | None = None,
     headers: Mapping[str, str] | None = None,

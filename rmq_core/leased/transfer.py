@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rmq_core.envelope import codec, export_record
 from rmq_core.envelope.export_record import StoredMessage, StoredPage, group_of
-from rmq_core.envelope.payloads import SHAPED
 from rmq_core.errors import PayloadError
 from rmq_core.exchange import Command, Exchange, text_of
 from rmq_core.exchange.scripts import script
@@ -42,8 +41,6 @@ def import_entry(message: StoredMessage) -> ImportEntry:
     own = codec.split(message.envelope)
     if len(own.id) > _ID_LENGTH:
         raise PayloadError(f"id has {len(own.id)} characters; at most {_ID_LENGTH} are taken")
-    if own.kind == "j" and own.payload[:1] not in SHAPED:
-        raise PayloadError("payload is a JSON scalar, which only jobs store as it is")
     group = group_of(own.history)
     state = message.state if message.state in {"delayed", "dead"} else "ready"
     if message.state == "isolated" and group:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import Payload, chunks, each, new_id
+from rmq_core.envelope.codec import Publishable, chunks, each, new_id
 from rmq_core.envelope.payloads import encode_headers, encode_payload
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Exchange
@@ -21,7 +21,7 @@ from rmq_core.reports import Published, PublishReport
 
 def publish(
     engine: ReliableEngine,
-    payload: Payload,
+    payload: Publishable,
     *,
     dedup_key: str | None = None,
     delay: timedelta | float | None = None,
@@ -42,7 +42,7 @@ def publish(
 
 def publish_many(
     engine: ReliableEngine,
-    payloads: Iterable[Payload],
+    payloads: Iterable[Publishable],
     *,
     dedup_key: Callable[[Any], str] | None = None,
     delay: timedelta | float | None = None,
@@ -64,7 +64,7 @@ def publish_many(
     return (yield from publish_chunks(chunks(entries, lambda entry: len(entry[1])), partial(_push, engine)))
 
 
-def _entry(engine: ReliableEngine, payload: Payload, headers: bytes) -> tuple[str, bytes]:
+def _entry(engine: ReliableEngine, payload: Publishable, headers: bytes) -> tuple[str, bytes]:
     config, message_id = engine.config, new_id()
     kind, data = encode_payload(payload, config)
     return message_id, codec.body(message_id, kind, data, headers)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from rmq_core.envelope.codec import Payload, chunks, each
+from rmq_core.envelope.codec import Publishable, chunks, each
 from rmq_core.errors import PayloadError, ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
@@ -26,7 +26,7 @@ def push(engine: RotationEngine, message_id: str | bytes) -> Exchange[None]:
 
 def publish(
     engine: RotationEngine,
-    payload: Payload,
+    payload: Publishable,
     *,
     dedup_key: str | None = None,
     delay: timedelta | float | None = None,
@@ -47,7 +47,7 @@ def publish(
 
 def publish_many(
     engine: RotationEngine,
-    payloads: Iterable[Payload],
+    payloads: Iterable[Publishable],
     *,
     dedup_key: Callable[[Any], str] | None = None,
     delay: timedelta | float | None = None,
@@ -68,7 +68,7 @@ def publish_many(
     return (yield from publish_chunks(chunks(found, len), partial(_push, engine)))
 
 
-def _id(engine: RotationEngine, payload: Payload) -> bytes:
+def _id(engine: RotationEngine, payload: Publishable) -> bytes:
     if not isinstance(payload, str):
         raise PayloadError(f"payload must be a str, which is the id, not {type(payload).__name__}")
     return id_bytes(payload, engine.config)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from rmq_core.envelope.codec import Payload, chunks, each
+from rmq_core.envelope.codec import Publishable, chunks, each
 from rmq_core.errors import ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
@@ -21,7 +21,7 @@ from rmq_core.streams.state import StreamEngine, encode
 
 def publish(
     engine: StreamEngine,
-    payload: Payload,
+    payload: Publishable,
     *,
     dedup_key: str | None = None,
     delay: timedelta | float | None = None,
@@ -42,7 +42,7 @@ def publish(
 
 def publish_many(
     engine: StreamEngine,
-    payloads: Iterable[Payload],
+    payloads: Iterable[Publishable],
     *,
     dedup_key: Callable[[Any], str] | None = None,
     delay: timedelta | float | None = None,

@@ -153,10 +153,11 @@ class StreamEntry(NamedTuple):
 
 
 def encode(payload: Any) -> bytes:
-    """Return the `data` of an entry: canonical UTF-8 JSON of a dict. Raises PayloadError for any other payload."""
-    if not isinstance(payload, dict):
+    """Return the `data` of an entry: canonical UTF-8 JSON of an object. Raises PayloadError for any other payload."""
+    kind, data = encode_payload(payload)
+    if kind != "j" or not data.startswith(b"{"):
         raise PayloadError(f"payload must be a dict, not {type(payload).__name__}: a stream holds JSON objects")
-    return encode_payload(payload)[1]
+    return data
 
 
 def read_entries(reply: Any) -> list[StreamEntry]:
