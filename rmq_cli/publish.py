@@ -21,7 +21,7 @@ _Payloads = Annotated[
     argument(help="Payloads; read from stdin, one a line, when none is given.", metavar="[PAYLOAD]..."),
 ]
 _File = Annotated[Path | None, option("--file", "-f", help="Read payloads from a file, one a line.")]
-_JsonPayload = Annotated[bool, typer.Option("--json-payload", "-j", help="Payloads are JSON objects or arrays.")]
+_JsonPayload = Annotated[bool, typer.Option("--json-payload", "-j", help="Payloads are JSON.")]
 _Delay = Annotated[float | None, option("--delay", min=0, help="Seconds before the messages become ready.")]
 _DedupKey = Annotated[str | None, option("--dedup-key", help="Skip the payload if this key was published already.")]
 _Headers = Annotated[

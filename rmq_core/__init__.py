@@ -15,6 +15,7 @@ from rmq_core.batch import Batch
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.matching import Match
+from rmq_core.envelope.typed import Typed
 from rmq_core.errors import (
     ConfigurationError,
     LeaseAlreadySettled,
@@ -56,8 +57,8 @@ __all__ = [
     "LeaseLost", "LeaseOwnedByOther", "LeasedConfig", "LeasedQueue", "LeftUnsettled", "MalformedMessage", "Match",
     "Message", "MessageRef", "NewMessage", "Overflow", "PayloadError", "QueueConsumer", "QueueFull", "QueueUnavailable",
     "Reaper", "RedisMessageQueue", "RedisMessageQueueError", "RedisSettings", "ReliableQueue", "RotationQueue", "Stage",
-    "StreamQueue", "UnrecoverableError", "Unsupported", "WorkQueue", "backlogs", "discipline_of", "disciplines",
-    "exponential", "holding", "open_queue", "queues",
+    "StreamQueue", "Typed", "UnrecoverableError", "Unsupported", "WorkQueue", "backlogs", "discipline_of",
+    "disciplines", "exponential", "holding", "open_queue", "queues",
 ]  # fmt: skip
 
 

@@ -18,13 +18,13 @@ from functools import partial
 from itertools import zip_longest
 from time import monotonic
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self
 from weakref import WeakKeyDictionary
 
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.batch import AsyncBatch
 from rmq_core.connection.clients import async_client
-from rmq_core.envelope.codec import Message
+from rmq_core.envelope.codec import Message, P
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.interrupt_handler import Stop, Stopping
 from rmq_core.kernel.base import E
@@ -188,7 +188,7 @@ class AsyncRun(Run):
             worker.cancel()
 
 
-class AsyncFacade(Connected[E], Awaited):
+class AsyncFacade(Connected[E], Awaited, Generic[E, P]):
     """A queue over a redis.asyncio client, RedisSettings or a URL; it closes only a client it made itself.
 
     A queue class combines a list of operations with this class; the list must hold `claim`, `ack` and `nack`.
@@ -243,7 +243,7 @@ class AsyncFacade(Connected[E], Awaited):
         lease_id: str | None = None,
         owner: str | None = None,
         groups: Collection[str] | None = None,
-    ) -> AsyncProcess:
+    ) -> AsyncProcess[P]:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
         As `process` of the blocking queue, with an AsyncBatch and for coroutine functions. Cancellation leaves the
@@ -258,9 +258,9 @@ class AsyncFacade(Connected[E], Awaited):
     @asynccontextmanager
     async def _process(
         self, claim: Callable[[], Awaitable[Lease | None]], by: timedelta | float | None
-    ) -> AsyncIterator[AsyncBatch]:
+    ) -> AsyncIterator[AsyncBatch[P]]:
         held = await claim()
-        batch = AsyncBatch(self._verbs, held)
+        batch: AsyncBatch[P] = AsyncBatch(self._verbs, held)
         if held is None:
             yield batch
             return
@@ -304,7 +304,7 @@ class AsyncFacade(Connected[E], Awaited):
             await (driver or self._driver).run(flush(self._recorder, found), one_attempt())
         return found
 
-    async def messages(self, lease: Lease) -> AsyncIterator[Message]:
+    async def messages(self, lease: Lease) -> AsyncIterator[Message[P]]:
         """Yield the messages of a lease that are not settled yet, in order."""
         found = lease.messages
         for place in open_places(lease):
@@ -319,10 +319,10 @@ class AsyncFacade(Connected[E], Awaited):
         await self.close()
 
 
-class AsyncLargeLeaseFacade(AsyncFacade[E]):
+class AsyncLargeLeaseFacade(AsyncFacade[E, P]):
     """A queue whose leases may be too large for one reply; `read` must be among its operations."""
 
-    async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message]:
+    async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message[P]]:
         """Yield the unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
         if lease.complete and not lease.state.partly:
             for message in lease.messages:

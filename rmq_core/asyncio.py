@@ -28,6 +28,7 @@ from rmq_core import (
     RedisMessageQueueError,
     RedisSettings,
     Stage,
+    Typed,
     UnrecoverableError,
     Unsupported,
     exponential,
@@ -65,8 +66,8 @@ __all__ = [
     "LeaseLost", "LeaseOwnedByOther", "LeasedConfig", "LeasedQueue", "LeftUnsettled", "MalformedMessage", "Match",
     "Message", "MessageRef", "NewMessage", "Overflow", "PayloadError", "QueueConsumer", "QueueFull", "QueueUnavailable",
     "Reaper", "RedisMessageQueue", "RedisMessageQueueError", "RedisSettings", "ReliableQueue", "RotationQueue", "Stage",
-    "StreamQueue", "UnrecoverableError", "Unsupported", "WaitHub", "WorkQueue", "Worker", "backlogs", "discipline_of",
-    "disciplines", "exponential", "holding", "open_queue", "queues", "run_worker",
+    "StreamQueue", "Typed", "UnrecoverableError", "Unsupported", "WaitHub", "WorkQueue", "Worker", "backlogs",
+    "discipline_of", "disciplines", "exponential", "holding", "open_queue", "queues", "run_worker",
 ]  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from rmq_core.envelope.codec import Message, MessageRef, arrow_columns
-from rmq_core.errors import ConfigurationError, LeaseLost
+from rmq_core.envelope.codec import Message, MessageRef, P, arrow_columns
+from rmq_core.errors import ConfigurationError, InvalidPayload, LeaseLost
 from rmq_core.messages import Isolation, Lease
 from rmq_core.reports import Outcome, SettleReport
 from rmq_core.twin import Awaited, Blocking, Twin, awaited
@@ -123,6 +123,17 @@ class BatchBase(Generic[Q]):
             self._count_released(await awaited(self.queue.release(self.lease, messages)), messages)
 
     @Twin
+    async def fits(self, message: Message[Any]) -> bool:
+        """Return whether the codec of the queue reads the payload; else make it a dead letter. Raises LeaseLost."""
+        try:
+            message.payload  # noqa: B018  reading it is the check
+        except InvalidPayload as error:
+            tools: Any = self.queue._tools  # type: ignore[union-attr]  # noqa: SLF001  `tools_of` is in a layer above
+            self._count_failed(await awaited(tools.reject(self.lease, [message], reason=str(error))), [message])
+            return False
+        return True
+
+    @Twin
     async def finish(self) -> None:
         """Ack the unsettled messages after the work succeeded. Raises LeaseLost."""
         if self._must_ack():
@@ -156,7 +167,7 @@ class BatchBase(Generic[Q]):
         return left
 
 
-class Batch(BatchBase["WorkQueue"], Blocking):
+class Batch(BatchBase["WorkQueue"], Blocking, Generic[P]):
     """Messages under one lease, in order. Without work it is empty, and false, and has no lease.
 
     `queue.process()` yields one, and settles at its end the messages that the block left unsettled. Who settles a
@@ -169,12 +180,18 @@ class Batch(BatchBase["WorkQueue"], Blocking):
 
     __slots__ = ()
 
-    def __iter__(self) -> Iterator[Message]:
-        """Iterate over the messages that are not settled yet; a large batch is read in slices. Raises LeaseLost."""
-        return iter(()) if self._lease is None else self.queue.messages(self._lease)
+    def __iter__(self) -> Iterator[Message[P]]:
+        """Iterate over the messages that are not settled yet; a large batch is read in slices. Raises LeaseLost.
+
+        Where the queue has a codec, a message whose payload it refuses becomes a dead letter, and is left out.
+        """
+        if self._lease is None:
+            return iter(())
+        found: Iterator[Any] = self.queue.messages(self._lease)
+        return found if self._lease.state.codec is None else filter(self.fits, found)
 
     @property
-    def payloads(self) -> list[Any]:
+    def payloads(self) -> list[P]:
         """The payloads of the messages that are not settled yet. Raises LeaseLost."""
         return [message.payload for message in self]
 
@@ -189,17 +206,25 @@ class Batch(BatchBase["WorkQueue"], Blocking):
         return self._split(list(self), schema)
 
 
-class AsyncBatch(BatchBase["AsyncWorkQueue"], Awaited):
+class AsyncBatch(BatchBase["AsyncWorkQueue"], Awaited, Generic[P]):
     """The asyncio version of Batch: `async for`, `await batch.ack(message)`, `await batch.payloads`."""
 
     __slots__ = ()
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[Message[P]]:
         """As Batch.__iter__."""
-        return _nothing() if self._lease is None else self.queue.messages(self._lease)
+        if self._lease is None:
+            return _nothing()
+        found: AsyncIterator[Any] = self.queue.messages(self._lease)
+        return found if self._lease.state.codec is None else self._fitting(found)
+
+    async def _fitting(self, found: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for message in found:
+            if await self.fits(message):
+                yield message
 
     @property
-    async def payloads(self) -> list[Any]:
+    async def payloads(self) -> list[P]:
         """As Batch.payloads."""
         return [message.payload async for message in self]
 
@@ -208,7 +233,7 @@ class AsyncBatch(BatchBase["AsyncWorkQueue"], Awaited):
         return self._split([message async for message in self], schema)
 
 
-async def _nothing() -> AsyncIterator[Message]:
-    none: tuple[Message, ...] = ()
+async def _nothing() -> AsyncIterator[Any]:
+    none: tuple[Any, ...] = ()
     for message in none:
         yield message

@@ -165,6 +165,20 @@ class UnknownPayloadKind(MalformedMessage):
         self.kind = kind
 
 
+class InvalidPayload(MalformedMessage):
+    """A stored payload is not of the type that the codec of the queue requires; another program has published it.
+
+    The message stays as it is stored. `process` and `run` make it a dead letter, with this error as its reason; who
+    claims by hand nacks it, or reads `Message.raw`. message_id: its id. why: the part that does not fit.
+    """
+
+    _made_of = ("message_id", "why")
+
+    def __init__(self, message_id: str, why: str) -> None:
+        super().__init__(f"message {message_id!r}: {why}")
+        self.message_id, self.why = message_id, why
+
+
 class LeaseLost(RedisMessageQueueError):
     """The lease expired, was taken over or was settled: stop working on its messages, which are no longer yours."""
 

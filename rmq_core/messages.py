@@ -17,7 +17,7 @@ from rmq_core.envelope.codec import Failure as Failure
 from rmq_core.envelope.codec import Message as Message
 from rmq_core.envelope.codec import MessageField as MessageField
 from rmq_core.envelope.codec import MessageRef as MessageRef
-from rmq_core.envelope.codec import Publishable, message_of
+from rmq_core.envelope.codec import Publishable, TypedMessage, message_of
 from rmq_core.envelope.codec import header_items as header_items
 from rmq_core.envelope.codec import header_texts as header_texts
 from rmq_core.envelope.codec import json_text as json_text
@@ -34,7 +34,6 @@ class NewMessage(NamedTuple):
     publication, expires: see `publish`.
     """
 
-    wraps_payload = True  # it is a tuple, but no payload itself
     payload: Publishable
     id: str | None = None
     headers: Mapping[str, str] | None = None
@@ -44,6 +43,11 @@ class NewMessage(NamedTuple):
     priority: int | None = None
     publication: str | None = None
     expires: timedelta | float | datetime | None = None
+
+    @property
+    def wraps_payload(self) -> bool:
+        """It is a tuple, but no payload itself."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,12 @@ class Messages(Sequence[Message]):
     """The messages that came with a claim, decoded on access."""
 
     __slots__ = ("_delivered", "_envelopes", "_lease_id")
+
+    @classmethod
+    def of(cls, lease: Lease) -> Messages:
+        """Return the messages of a lease, as the codec of its queue reads them."""
+        codec, given = lease.state.codec, (envelopes_of(lease), lease.id, lease.takeovers + 1)
+        return Messages(*given) if codec is None else TypedMessages(*given, codec)
 
     def __init__(self, envelopes: Sequence[bytes], lease_id: str, delivered: int) -> None:
         self._envelopes, self._lease_id, self._delivered = envelopes, lease_id, delivered
@@ -81,6 +91,19 @@ class Messages(Sequence[Message]):
 
     def _at(self, place: int) -> Message:
         return message_of(self._envelopes[place], place, self._lease_id, self._delivered)
+
+
+class TypedMessages(Messages):
+    """The same, of a queue that has a codec."""
+
+    __slots__ = ("_codec",)
+
+    def __init__(self, envelopes: Sequence[bytes], lease_id: str, delivered: int, codec: Any) -> None:
+        super().__init__(envelopes, lease_id, delivered)
+        self._codec = codec
+
+    def _at(self, place: int) -> Message:
+        return TypedMessage.of(super()._at(place), self._codec)
 
 
 class Isolation(NamedTuple):
@@ -127,13 +150,14 @@ class LeaseState:
     ended: how many settlements of the lease, or of a part of it, have begun and ended; `with state:` counts them, and a
     heartbeat compares them to detect a settlement that runs at the same time. joined: this process only works for the
     holder, who ends the lease. span: the context of the span of its claim, if that was traced. sizes: how long its
-    messages are, if it is large.
+    messages are, if it is large. codec: what the payloads are read with; None for the codec json.
     """
 
     lost = partly = settled = joined = returned = False
     until = inf
     began = 0.0
     span: Any = None
+    codec: Any = None
     sizes: Sizes | None = None
     done: frozenset[int] = frozenset()
     begun = ended = 0
@@ -196,12 +220,13 @@ class Lease:
     @property
     def messages(self) -> Sequence[Message]:
         """The messages, when they came with the claim; read a large or adopted lease with `queue.messages(lease)`."""
-        return Messages(envelopes_of(self), self.id, self.takeovers + 1)
+        return Messages.of(self)
 
     @property
     def message(self) -> Message:
         """The only message of a lease of one."""
-        return message_of(envelope_of(self), 0, self.id, self.takeovers + 1)
+        made = message_of(envelope_of(self), 0, self.id, self.takeovers + 1)
+        return made if self.state.codec is None else TypedMessage.of(made, self.state.codec)
 
     @property
     def groups(self) -> tuple[str, ...]:

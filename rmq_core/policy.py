@@ -455,6 +455,8 @@ class Shards:
         )
 
 
+_SHIFTS = {"KiB": 10, "MiB": 20}
+_SIZE = re.compile(rf"(\d+) ?({'|'.join(_SHIFTS)})")
 STORED: Mapping[str, bool] = {"stored": True}
 """The metadata of a config's field that `configure` can store with a queue, for all of its clients."""
 LAYS_OUT: Mapping[str, bool] = {"stored": True, "lays_out": True}
@@ -484,7 +486,7 @@ def as_text(value: Any) -> Any:
 def of_text(value: Any) -> Any:
     """Return what a text of `as_text` stands for; any other value is returned as it is, for the config to check.
 
-    Durations may have the units ms, s, m, h and d; `none` is None.
+    Durations may have the units ms, s, m, h and d, sizes KiB and MiB, which are numbers of bytes; `none` is None.
     """
     if not isinstance(value, str):
         return value
@@ -494,6 +496,8 @@ def of_text(value: Any) -> Any:
     try:
         if found := _DURATION.fullmatch(value):
             return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        if found := _SIZE.fullmatch(value):
+            return int(found[1]) << _SHIFTS[found[2]]
         if found := _BREAKER.fullmatch(value):
             return Breaker(int(found[1]), of_text(found[2]))
         if word in {"fair", "exclusive", "concurrent"}:

@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.batch import Batch
 from rmq_core.connection.clients import closed, server_of, sync_client
-from rmq_core.envelope.codec import Message
+from rmq_core.envelope.codec import Message, P
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Patience
 from rmq_core.interrupt_handler import Stop
@@ -272,7 +272,7 @@ class Connected(QueueBase[E]):
             await closed(self.client)
 
 
-class Facade(Connected[E], Blocking):
+class Facade(Connected[E], Blocking, Generic[E, P]):
     """A queue over a redis-py client, RedisSettings or a URL; it closes only a client it made itself.
 
     A queue class combines a list of operations with this class; the list must hold `claim`, `ack` and `nack`.
@@ -326,7 +326,7 @@ class Facade(Connected[E], Blocking):
         lease_id: str | None = None,
         owner: str | None = None,
         groups: Collection[str] | None = None,
-    ) -> Process:
+    ) -> Process[P]:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
         Yields a Batch, which is empty, and false, when there is no work. An exception propagates after the nack;
@@ -342,9 +342,9 @@ class Facade(Connected[E], Blocking):
         return Process(functools.partial(self._process, claim, lease))
 
     @contextmanager
-    def _process(self, claim: Callable[[], Lease | None], by: timedelta | float | None) -> Iterator[Batch]:
+    def _process(self, claim: Callable[[], Lease | None], by: timedelta | float | None) -> Iterator[Batch[P]]:
         held = claim()
-        batch = Batch(self._verbs, held)
+        batch: Batch[P] = Batch(self._verbs, held)
         if held is None:
             yield batch
             return
@@ -398,7 +398,7 @@ class Facade(Connected[E], Blocking):
             (driver or self._driver).run(flush(self._recorder, result), one_attempt())
         return result
 
-    def messages(self, lease: Lease) -> Iterator[Message]:
+    def messages(self, lease: Lease) -> Iterator[Message[P]]:
         """Return an iterator over the messages of a lease that are not settled yet, in order."""
         found = lease.messages
         return (found[place] for place in open_places(lease))
@@ -412,15 +412,15 @@ class Facade(Connected[E], Blocking):
         self.close()
 
 
-class LargeLeaseFacade(Facade[E]):
+class LargeLeaseFacade(Facade[E, P]):
     """A queue whose leases may be too large for one reply; `read` must be among its operations."""
 
-    def messages(self, lease: Lease, slice_size: int = 1000) -> Iterator[Message]:
+    def messages(self, lease: Lease, slice_size: int = 1000) -> Iterator[Message[P]]:
         """Return an iterator over the unsettled messages, in order; it reads slices as needed. Raises LeaseLost."""
         if lease.complete and not lease.state.partly:
             return iter(lease.messages)
         return self._read(lease, slice_size)
 
-    def _read(self, lease: Lease, slice_size: int) -> Iterator[Message]:
+    def _read(self, lease: Lease, slice_size: int) -> Iterator[Message[P]]:
         for lo in range(0, lease.count, slice_size):
             yield from self._verbs.read(lease, lo, lo + slice_size)

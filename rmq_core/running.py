@@ -27,9 +27,10 @@ from datetime import timedelta
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
 
 from rmq_core.batch import AsyncBatch, Batch
+from rmq_core.envelope.codec import P
 from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable, QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stop, Stopping
 from rmq_core.messages import Lease
@@ -38,19 +39,19 @@ from rmq_core.protocol import lacking
 from rmq_core.reports import RunReport
 from rmq_core.twin import stepped
 
-P = ParamSpec("P")
+A = ParamSpec("A")
 R = TypeVar("R")
 _log = logging.getLogger("rmq")
 
 
-class Process(AbstractContextManager[Batch, "bool | None"]):
+class Process(AbstractContextManager[Batch[P], "bool | None"], Generic[P]):
     """`with queue.process() as batch:`, or `@queue.process()` above `def handle(batch): ...`."""
 
-    def __init__(self, block: Callable[[], AbstractContextManager[Batch]]) -> None:
+    def __init__(self, block: Callable[[], AbstractContextManager[Batch[P]]]) -> None:
         self._block = block
-        self._entered: list[AbstractContextManager[Batch]] = []
+        self._entered: list[AbstractContextManager[Batch[P]]] = []
 
-    def __enter__(self) -> Batch:
+    def __enter__(self) -> Batch[P]:
         entered = self._block()
         batch = entered.__enter__()
         self._entered.append(entered)
@@ -61,25 +62,25 @@ class Process(AbstractContextManager[Batch, "bool | None"]):
     ) -> bool | None:
         return self._entered.pop().__exit__(kind, error, trace)
 
-    def __call__(self, handler: Callable[Concatenate[Batch, P], R]) -> Callable[P, R | None]:
+    def __call__(self, handler: Callable[Concatenate[Batch[P], A], R]) -> Callable[A, R | None]:
         """Return a function that claims and then calls the handler; it returns None when there is no work."""
 
         @functools.wraps(handler)
-        def handle(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        def handle(*args: A.args, **kwargs: A.kwargs) -> R | None:
             with self._block() as batch:
                 return handler(batch, *args, **kwargs) if batch else None
 
         return handle
 
 
-class AsyncProcess(AbstractAsyncContextManager[AsyncBatch, "bool | None"]):
+class AsyncProcess(AbstractAsyncContextManager[AsyncBatch[P], "bool | None"], Generic[P]):
     """The asyncio version of Process."""
 
-    def __init__(self, block: Callable[[], AbstractAsyncContextManager[AsyncBatch]]) -> None:
+    def __init__(self, block: Callable[[], AbstractAsyncContextManager[AsyncBatch[P]]]) -> None:
         self._block = block
-        self._entered: list[AbstractAsyncContextManager[AsyncBatch]] = []
+        self._entered: list[AbstractAsyncContextManager[AsyncBatch[P]]] = []
 
-    async def __aenter__(self) -> AsyncBatch:
+    async def __aenter__(self) -> AsyncBatch[P]:
         entered = self._block()
         batch = await entered.__aenter__()
         self._entered.append(entered)
@@ -90,11 +91,13 @@ class AsyncProcess(AbstractAsyncContextManager[AsyncBatch, "bool | None"]):
     ) -> bool | None:
         return await self._entered.pop().__aexit__(kind, error, trace)
 
-    def __call__(self, handler: Callable[Concatenate[AsyncBatch, P], Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
+    def __call__(
+        self, handler: Callable[Concatenate[AsyncBatch[P], A], Awaitable[R]]
+    ) -> Callable[A, Awaitable[R | None]]:
         """Return a coroutine function that claims, then awaits the handler; it returns None when there is no work."""
 
         @functools.wraps(handler)
-        async def handle(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        async def handle(*args: A.args, **kwargs: A.kwargs) -> R | None:
             async with self._block() as batch:
                 return await handler(batch, *args, **kwargs) if batch else None
 
@@ -264,7 +267,9 @@ class Run(ABC):
     async def _handle(self, batch: Batch | AsyncBatch) -> BaseException | None:
         """Call the handler. Return the error with which it failed."""
         try:
-            given = batch.lease.message if self.options.max_messages is None else batch
+            given: Any = batch.lease.message if self.options.max_messages is None else batch
+            if given is not batch and batch.lease.state.codec and not await self.call(batch.fits, given):
+                return None  # it is a dead letter now
             if inspect.isawaitable(result := await self.call(self.handler, given)):
                 _refuse(result)
         except BaseException as error:

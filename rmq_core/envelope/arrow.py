@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Columns, Message, chunks, header_items, header_texts, message_of
-from rmq_core.envelope.payloads import KINDS
-from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError, UnknownPayloadKind
+from rmq_core.envelope.payloads import KINDS, decode_payload
+from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
 
 _TEXTS = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
 _TYPES = {str: pa.string(), int: pa.int32(), datetime: pa.timestamp("us", "UTC")}
@@ -55,7 +55,7 @@ def batch_of(
     messages = [message_of(each, at, lease_id, delivered) for each, at in zip(envelopes, indexes, strict=True)]
     for message in messages:
         if message.kind not in KINDS:  # a table does not show it
-            raise UnknownPayloadKind(message.kind)
+            decode_payload(message.kind, message.raw)  # raises
     return messages_of(messages, queue)
 
 

@@ -17,12 +17,12 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, overload
 
-from rmq_core.envelope.payloads import decode_payload
+from rmq_core.envelope.payloads import decode_payload, readable
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
 from rmq_core.policy import EXPIRES_HEADER, GROUP_HEADER, PRIORITY_HEADER, PUBLICATION_HEADER
 
@@ -30,6 +30,15 @@ Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any] | int | float | bo
 """What a message is read as."""
 Publishable: TypeAlias = object
 """What is published: a Payload, or a value that the codec writes as one; docs/how-to/payloads.md lists them."""
+
+
+if TYPE_CHECKING:  # before Python 3.13, only type checkers know the default of a type variable
+    from typing_extensions import TypeVar as WithDefault
+
+    P = WithDefault("P", default=Any)
+    """What the messages of a queue are read as."""
+else:
+    P = TypeVar("P")
 
 
 class ArrowStream(Protocol):
@@ -46,6 +55,7 @@ class ArrowArray(Protocol):
 
 ArrowData: TypeAlias = ArrowStream | ArrowArray
 
+_COMPRESSED = re.compile(rb" [A-Z]\d+ ")
 _MARK = re.compile(rb"\x1f\d+ \d+ \d+ (\d+)[^\n]*\n\Z")
 
 
@@ -119,6 +129,11 @@ def failures_of(history: bytes) -> tuple[Failure, ...]:
         return tuple(map(_failure, history.removesuffix(b"\n").split(b"\n"))) if history else ()
     except ValueError as error:
         raise MalformedMessage("a stored entry has a damaged history") from error
+
+
+def may_be_compressed(envelope: bytes) -> bool:
+    """Return whether the payload of a stored envelope may be compressed, without decoding it."""
+    return _COMPRESSED.search(envelope) is not None
 
 
 def stored_deliveries(envelope: bytes) -> int:
@@ -223,12 +238,12 @@ class MessageRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Message(HeaderFields):
+class Message(HeaderFields, Generic[P]):
     """A message as delivered. `deliveries` is 1 for the first delivery; `index` is its place in the lease."""
 
     id: str
     raw: bytes
-    """The payload as stored: UTF-8 of a str, canonical JSON of a dict or list."""
+    """The bytes of the payload: UTF-8 of a str, canonical JSON of a dict or list. They are not compressed any more."""
     kind: str = field(repr=False)
     headers: Mapping[str, str]
     enqueued_ms: int = field(repr=False)
@@ -247,10 +262,28 @@ class Message(HeaderFields):
         return MessageRef(self.lease_id, self.index, self.id)
 
     @property
-    def payload(self) -> Payload:
+    def payload(self) -> P:
         """The published payload, decoded at each access, so that changing it does not change the message."""
-        decoded: Payload = decode_payload(self.kind, self.raw)
+        decoded: P = decode_payload(self.kind, self.raw)
         return decoded
+
+
+@dataclass(frozen=True, slots=True)
+class TypedMessage(Message[P]):
+    """A message of a queue that has a codec."""
+
+    codec: Any = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, message: Message[Any], codec: Any) -> Self:
+        own: dict[str, Any] = {each.name: getattr(message, each.name) for each in fields(Message)}
+        return cls(**own, codec=codec)
+
+    @property
+    def payload(self) -> P:
+        """The published payload, as the codec makes it, at each access. Raises InvalidPayload."""
+        made: P = self.codec.read(self.id, self.kind, self.raw)
+        return made
 
 
 class _Made(HeaderFields):
@@ -269,6 +302,8 @@ class _Made(HeaderFields):
 def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: int = 0) -> Message:
     """Decode a stored envelope; `delivered` counts the deliveries of its present lease. Raises MalformedMessage."""
     deliveries, enqueued_ms, history, message_id, kind, headers, raw = _parts(envelope)  # a NamedTuple takes longer
+    if kind < "a":
+        kind, raw = readable(kind, raw)
     made: Any = _Made(
         deliveries + delivered, enqueued_ms, failures_of(history) if history else (), message_id, kind,
         dict(header_items(headers)) if headers else {}, raw, index, lease_id,

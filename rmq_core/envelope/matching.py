@@ -100,7 +100,7 @@ class Match:
 
     def of_envelope(self, envelope: bytes) -> bool:
         """Return whether a stored message meets the conditions, `dedup_key` aside; False if it is damaged."""
-        if self.text is not None and self._needle not in envelope:
+        if self.text is not None and self._needle not in envelope and not codec.may_be_compressed(envelope):
             return False
         try:
             own = codec.split(envelope)

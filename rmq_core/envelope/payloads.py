@@ -1,6 +1,6 @@
 """Encodes payloads, headers and deduplication keys as bytes and decodes them. Pure: no Redis, no clock.
 
-Kinds of payload: `s` str, `b` bytes, `j` JSON.
+Kinds of payload: `s` str, `b` bytes, `j` JSON; `S`, `B`, `J`: the same, compressed by zlib.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json import encoder as _encoder
@@ -26,6 +27,9 @@ from rmq_core.policy import check_all, whole
 
 KINDS = frozenset("sbj")
 _DEEPEST = 500
+_MOST_INFLATED = 64 << 20
+"""A compressed payload may have so many bytes; a longer one is not compressed, and may be an attack (a thousand bytes
+for each stored one)."""
 
 _JSON = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":"),
@@ -106,11 +110,41 @@ def _encode_json(payload: Any, max_depth: int) -> bytes:
     return data
 
 
+def compressed(kind: str, data: bytes) -> tuple[str, bytes]:
+    """Return a payload compressed; unchanged if that is no shorter."""
+    packed = zlib.compress(data) if len(data) <= _MOST_INFLATED else data
+    return (kind.upper(), packed) if len(packed) < len(data) else (kind, data)
+
+
+def inflated(kind: str, data: bytes) -> tuple[str, bytes]:
+    """Return a payload as it was before `compressed`. Raises MalformedMessage for damaged bytes, or too many."""
+    if kind.lower() not in KINDS:
+        raise UnknownPayloadKind(kind)
+    inflater = zlib.decompressobj()
+    try:
+        plain = inflater.decompress(data, _MOST_INFLATED)
+    except zlib.error as error:
+        raise MalformedMessage(f"a compressed payload of {len(data)} bytes is damaged: {error}") from None
+    if not inflater.eof:
+        raise MalformedMessage(f"a compressed payload is cut off, or has more than {_MOST_INFLATED} bytes")
+    return kind.lower(), plain
+
+
+def readable(kind: str, data: bytes) -> tuple[str, bytes]:
+    """Return a payload not compressed; unchanged if it cannot be inflated, so that reading it says why."""
+    try:
+        return inflated(kind, data) if kind < "a" else (kind, data)
+    except MalformedMessage:
+        return kind, data
+
+
 def decode_payload(kind: str, data: bytes) -> Any:
     """Return the published payload. Raises MalformedMessage if the bytes are not of that kind.
 
     Raises UnknownPayloadKind for a kind that a later version of RMQ has added.
     """
+    if kind < "a":
+        kind, data = inflated(kind, data)
     try:
         if kind == "s":
             return data.decode()
@@ -148,9 +182,13 @@ def check_json(value: Any, path: str, depth: int) -> None:
         if depth <= 0:
             raise PayloadTooDeep(f"{path} nests deeper than max_payload_depth allows")
         if getattr(value, "wraps_payload", False):
-            raise PayloadError(f"{path} is a {type(value).__name__}, which publish_many and stage of leased queues take")
+            raise PayloadError(
+                f"{path} is a {type(value).__name__}, which publish_many and stage of leased queues take"
+            )
         if getattr(value, "wraps_payload", False):
-            raise PayloadError(f"{path} is a {type(value).__name__}, which publish_many and stage of leased queues take")
+            raise PayloadError(
+                f"{path} is a {type(value).__name__}, which publish_many and stage of leased queues take"
+            )
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, child in items:
             if isinstance(value, dict):

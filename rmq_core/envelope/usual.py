@@ -17,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 
-
 def plain_of(value: Any) -> tuple[Any] | None:
     """Return what JSON has for a value, in a tuple; None if its type is none of the usual ones.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.aio import AsyncLargeLeaseFacade
@@ -18,7 +18,7 @@ from rmq_core.twin import Awaited
 R = TypeVar("R")
 
 
-class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
+class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine, Any]):
     """A JobQueue for asyncio, which a Worker uses: `redis` is a redis.asyncio client, a RedisSettings or a URL."""
 
     admin = Part(JobAdmin[Awaited])

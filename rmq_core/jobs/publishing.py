@@ -230,7 +230,11 @@ def _entry(engine: JobsEngine, new: NewJob) -> JobEntry:
 
 
 def _message(
-    engine: JobsEngine, payload: Publishable, dedup_key: DedupKey | None, delay: timedelta | float | None, headers: bytes
+    engine: JobsEngine,
+    payload: Publishable,
+    dedup_key: DedupKey | None,
+    delay: timedelta | float | None,
+    headers: bytes,
 ) -> JobEntry:
     config, job_id = engine.config, new_id()
     kind, data = encode_payload(payload, config)

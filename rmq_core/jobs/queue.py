@@ -93,7 +93,7 @@ class JobAdmin(Recorded, Configured, Admin[JobsEngine, W]):
     discard = Method(managing.discard)
 
 
-class JobQueue(JobMethods, LargeLeaseFacade[JobsEngine]):
+class JobQueue(JobMethods, LargeLeaseFacade[JobsEngine, Any]):
     """A queue of named jobs in a stream. AsyncJobQueue is its asyncio version, which a Worker uses.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.

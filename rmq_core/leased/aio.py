@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rmq_core.aio import AsyncLargeLeaseFacade
 from rmq_core.connection.clients import is_cluster, opened
+from rmq_core.envelope.codec import P
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Exchange, together
 from rmq_core.kernel.base import Part
@@ -19,7 +20,7 @@ from rmq_core.reports import QueueStats
 from rmq_core.twin import Awaited
 
 
-class AsyncLeasedQueue(LeasedMethods, AsyncLargeLeaseFacade[LeasedEngine]):
+class AsyncLeasedQueue(LeasedMethods[P], AsyncLargeLeaseFacade[LeasedEngine, P]):
     """A LeasedQueue for asyncio: `redis` is a redis.asyncio client, a RedisSettings or a URL."""
 
     admin = Part(LeasedAdmin[Awaited])

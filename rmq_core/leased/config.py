@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
+from rmq_core.envelope.codec import P
 from rmq_core.envelope.payloads import PayloadLimits
+from rmq_core.envelope.typed import Typed
 from rmq_core.errors import ConfigurationError
 from rmq_core.observe.journal import JournalLength
 from rmq_core.policy import (
@@ -56,12 +58,16 @@ class ScriptSettings(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeasedConfig(PayloadLimits):
+class LeasedConfig(PayloadLimits, Generic[P]):
     """Settings of a LeasedQueue. Durations are seconds or timedelta; sizes are bytes.
 
     What is marked as STORED can be stored with the queue, by `queue.admin.configure`; then it holds for all programs,
     whatever they pass here.
 
+    compress_above: payloads of more bytes than this are stored compressed, by zlib, if that makes them shorter; "4KiB"
+    on command lines. None compresses nothing.
+    codec: Typed(Order) for payloads of one type, which are then checked; None for the codec json. A type is a part of
+    the program, and cannot be stored: each program of the queue passes it.
     lease: how long a claim holds its messages unless it is extended; None means for ever (an operator can release it).
     max_hold: the longest time that heartbeats may keep a lease, counted from its claim; None for no limit.
     max_deliveries: after this many failed deliveries a message becomes a dead letter; deliveries in which it failed
@@ -90,6 +96,7 @@ class LeasedConfig(PayloadLimits):
     can only be stored with the queue, and has its names then: `queue.admin.configure(shards=6)`.
     """
 
+    codec: Typed[P] | None = None
     lease: timedelta | float | None = 300
     max_hold: timedelta | float | None = field(default=None, metadata=STORED)
     max_deliveries: int | None = field(default=10, metadata=STORED)
@@ -110,6 +117,7 @@ class LeasedConfig(PayloadLimits):
     retry_budget: timedelta | float = 30
     history: bool = True
     journal: int | timedelta | None = field(default=None, metadata=STORED)
+    compress_above: int | None = field(default=None, metadata=STORED)
     groups: Groups | None = field(default=None, metadata=STORED)
     rate: Rate | None = field(default=None, metadata=STORED)
     group_rate: Rate | None = field(default=None, metadata=STORED)
@@ -155,6 +163,9 @@ class LeasedConfig(PayloadLimits):
         if self.dedup_key is not None and not callable(self.dedup_key):
             raise ConfigurationError("dedup_key must be a callable from a payload to its key")
 
+        if self.codec is not None and not isinstance(self.codec, Typed):
+            raise ConfigurationError(f"codec must be Typed(...), such as Typed(Order), not {self.codec!r}")
+
     def _check_shards(self) -> None:
         if self.shards is None:
             return
@@ -175,7 +186,7 @@ class LeasedConfig(PayloadLimits):
     def _check_numbers(self) -> None:
         check_all(seconds, self, "lease", "max_hold", minimum=0.001, optional=True)
         check_all(seconds, self, "dedup_window", "settled_ttl", "retry_budget", minimum=0.001)
-        check_all(whole, self, "max_deliveries", "max_ready", minimum=1, optional=True)
+        check_all(whole, self, "max_deliveries", "max_ready", "compress_above", minimum=1, optional=True)
         check_all(whole, self, "max_dead", minimum=1)
         check_all(whole, self, "completed_log", "failed_log")
         JournalLength.of(self.journal)

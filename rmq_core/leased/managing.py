@@ -11,7 +11,7 @@ from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Publishable
 from rmq_core.envelope.export_record import StoredPage, is_isolated
 from rmq_core.envelope.matching import Match, Test, chosen_by
-from rmq_core.envelope.payloads import decode_payload, encode_headers, encode_payload, key_bytes, key_digest, one_line
+from rmq_core.envelope.payloads import decode_payload, encode_headers, key_bytes, key_digest, one_line, readable
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, number_after, text_of
@@ -37,7 +37,7 @@ from rmq_core.kernel.settling import expired
 from rmq_core.kernel.transfer import Cursor, list_page
 from rmq_core.leased.claiming import owner_of, reenter, seize
 from rmq_core.leased.inspecting import browsing, stats, stored_in
-from rmq_core.leased.publishing import deduplicates, digest_of
+from rmq_core.leased.publishing import deduplicates, digest_of, typed
 from rmq_core.leased.reclaiming import reclaim_lease
 from rmq_core.leased.settling import give_back, release
 from rmq_core.leased.state import LeasedEngine
@@ -113,15 +113,19 @@ def purge_where(engine: LeasedEngine, target: str, where: Match, changes: Change
 
 def tested(engine: LeasedEngine, where: Match) -> Test:
     """Return the test of the conditions for this queue. Raises ConfigurationError."""
-    return chosen_by(where, engine.config.dedup_key, key_bytes)
+    config = engine.config
+    if (key := config.dedup_key) is None or config.codec is None:
+        return chosen_by(where, key, key_bytes)
+    return chosen_by(where, lambda payload: key(typed(config, payload)[0]), key_bytes)
 
 
 def marker_of(engine: LeasedEngine, envelope: bytes) -> bytes:
     """Return the deduplication digest that the queue's settings give a stored message; empty when they give none."""
     try:
         parts = codec.split(envelope)
-        payload = decode_payload(parts.kind, parts.payload)
-        return digest_of(engine, None, payload, parts.kind, parts.payload) or b""
+        kind, data = readable(parts.kind, parts.payload)
+        payload = typed(engine.config, decode_payload(kind, data))[0]
+        return digest_of(engine, None, payload, kind, data) or b""
     except Exception:  # a damaged message, or one that the key function refuses, must be removed too
         return b""
 
@@ -495,7 +499,7 @@ def edit(
         raise ConfigurationError("payload or headers must be given: redrive_some redrives a dead letter as it is")
     keys, wanted, who = engine.keys, frozenset([checked_id(message_id)]), owner_of("by", by)
     config = engine.config
-    new = None if payload is None else encode_payload(payload, config)
+    new = None if payload is None else typed(config, payload)[1:]
     named = None if headers is None else encode_headers(headers)
     found = yield from find(engine, keys.dead, wanted, grows_left=True)
     if not found:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import ArrowData, Publishable, arrow_columns, chunks, new_id, new_ids, nonce
-from rmq_core.envelope.payloads import PayloadLimits, digest, encode_headers, encode_payload, key_digest
+from rmq_core.envelope.payloads import compressed, digest, encode_headers, encode_payload, key_digest
 from rmq_core.errors import (
     ConfigurationError,
     NotDurable,
@@ -34,7 +34,7 @@ from rmq_core.exchange import Appended, Call, Chain, Exchange, Packed, Pipeline,
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
 from rmq_core.kernel.registry import register
-from rmq_core.leased.config import DISCIPLINE
+from rmq_core.leased.config import DISCIPLINE, LeasedConfig
 from rmq_core.leased.expiring import bury
 from rmq_core.leased.publications import learn_groups, opened, require_groups
 from rmq_core.leased.state import LeasedEngine
@@ -346,16 +346,17 @@ def _chunks(
     divide: Divide,
 ) -> Iterator[Chunk]:
     config, (headers, delay_ms) = engine.config, shared
-    unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup
+    unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup and config.codec is None
+    most = min(config.max_payload_bytes, config.compress_above or config.max_payload_bytes)
     first = 0
     for piece in pieces:
-        column = _column(piece, headers, config, clock) if unkeyed and not delay_ms else None
+        column = _column(piece, headers, most, clock) if unkeyed and not delay_ms else None
         if column:
             yield column._replace(stamp_ms=clock.ms)
             first += len(piece)
             continue
         for some in _lists(piece):
-            alike = _alike(some, headers, config, clock.stamp) if unkeyed else None
+            alike = _alike(some, headers, most, clock.stamp) if unkeyed else None
             if alike:
                 yield alike._replace(delay_ms=delay_ms, stamp_ms=clock.ms)
             else:
@@ -376,23 +377,23 @@ def _lists(piece: Any) -> list[list[Any]]:
     return [piece[at : at + _CHUNK].to_pylist() for at in range(0, len(piece), _CHUNK)]
 
 
-def _column(payloads: Any, headers: bytes, limits: PayloadLimits, clock: ServerClock) -> Chunk | None:
+def _column(payloads: Any, headers: bytes, most: int, clock: ServerClock) -> Chunk | None:
     """Return a chunk of an array of Arrow that RPUSH can append; None if payloads are to be encoded in lists."""
     if isinstance(payloads, list) or clock.appends <= 0 or len(payloads) < _FEW:
         return None
-    ids, most = new_ids(len(payloads)), min(limits.max_payload_bytes, _CHUNK_BYTES)
-    packed = arrow_columns().packed(payloads, ids, headers, clock.stamp, most)
+    ids = new_ids(len(payloads))
+    packed = arrow_columns().packed(payloads, ids, headers, clock.stamp, min(most, _CHUNK_BYTES))
     return None if packed is None or len(packed) > _CHUNK_BYTES else Chunk(ids, Packed(len(ids), packed))
 
 
-def _alike(payloads: Sequence[Any], headers: bytes, limits: PayloadLimits, stamp: bytes) -> Chunk | None:
+def _alike(payloads: Sequence[Any], headers: bytes, most: int, stamp: bytes) -> Chunk | None:
     """Return a chunk if all payloads are str or all are bytes, else None; this fast path costs a quarter."""
     kinds = set(map(type, payloads))
     try:
         data = [text.encode() for text in payloads] if kinds == {str} else payloads
     except UnicodeEncodeError:
         return None
-    if kinds not in ({str}, {bytes}) or max(map(len, data)) > limits.max_payload_bytes:
+    if kinds not in ({str}, {bytes}) or max(map(len, data)) > most:
         return None
     if sum(map(len, data)) + len(data) * (len(headers) + _ID_ROOM) > _CHUNK_BYTES:
         return None
@@ -535,12 +536,23 @@ def _entry(
     message_id: str | None = None,
 ) -> Entry:
     config, message_id = engine.config, new_id() if message_id is None else _checked_id(message_id)
-    kind, data = encode_payload(payload, config)
+    if config.codec is None:
+        kind, data = encode_payload(payload, config)
+    else:
+        payload, kind, data = typed(config, payload)
     digest = digest_of(engine, dedup_key, payload, kind, data)
+    if config.compress_above is not None and len(data) > config.compress_above:
+        kind, data = compressed(kind, data)
     if digest is not None and config.dedup_until == "settled":
         named = json.loads(headers) if headers else {}
         headers, digest = encode_headers({**named, UNIQUE_HEADER: digest.hex()}), None
     return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
+
+
+def typed(config: LeasedConfig[Any], payload: Publishable) -> tuple[Any, str, bytes]:
+    """Return a payload as its type has it, and as it is stored. Raises PayloadError."""
+    value, written = (payload, payload) if config.codec is None else config.codec.write(payload)
+    return (value, *encode_payload(written, config))
 
 
 def deduplicates(engine: LeasedEngine) -> bool:

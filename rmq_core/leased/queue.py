@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Generic
 
 from rmq_core.admin.configuring import Configured
 from rmq_core.admin.history import Recorded, read_journal
 from rmq_core.admin.verbs import Admin
 from rmq_core.connection.clients import is_cluster, opened
+from rmq_core.envelope.codec import P
 from rmq_core.events import OnEvent
 from rmq_core.exchange import Exchange
 from rmq_core.kernel.base import Method, Part, QueueBase, QueuePart, W
@@ -45,9 +46,10 @@ class LeasedTools(QueuePart[LeasedEngine, Any], Importable):
     stored_states = transfer.STATES
     _import_entry = staticmethod(transfer.import_entry)
     import_chunk = Method(transfer.import_chunk)
+    reject = Method(settling.reject)
 
 
-class LeasedMethods(QueueBase[LeasedEngine]):
+class LeasedMethods(QueueBase[LeasedEngine], Generic[P]):
     """The methods of LeasedQueue and AsyncLeasedQueue."""
 
     discipline = DISCIPLINE
@@ -63,12 +65,12 @@ class LeasedMethods(QueueBase[LeasedEngine]):
         return engine.routed(managing.release_unanswered)(engine)
 
     def __init__(
-        self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None
+        self, redis: Any, name: str, config: LeasedConfig[P] | None = None, *, on_event: OnEvent | None = None
     ) -> None:
         super().__init__(redis, LeasedEngine(LeasedKeys(name), config or LeasedConfig(), on_event))
 
     @property
-    def config(self) -> LeasedConfig:
+    def config(self) -> LeasedConfig[P]:
         """The settings in force: after the first call, those stored with the queue in place of the program's own."""
         return self._engine.config
 
@@ -128,11 +130,12 @@ class LeasedAdmin(Recorded, Configured, Admin[LeasedEngine, W]):
     server_time = Method(inspecting.server_time)
 
 
-class LeasedQueue(LeasedMethods, LargeLeaseFacade[LeasedEngine]):
+class LeasedQueue(LeasedMethods[P], LargeLeaseFacade[LeasedEngine, P]):
     """A queue whose messages are handed out under leases. Threads may share it; it survives a fork.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
-    gets a QueueEvent after each step.
+    gets a QueueEvent after each step. `LeasedQueue[Order]` has messages whose payload is an Order, which
+    `LeasedConfig(codec=Typed(Order))` reads.
     """
 
     admin = Part(LeasedAdmin[Blocking])

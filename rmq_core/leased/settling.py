@@ -21,6 +21,8 @@ from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
 NOW = "1 0"
+REJECT = "reject"
+"""A nack with max_deliveries 1."""
 _COVERED = 64
 
 
@@ -116,6 +118,11 @@ def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) ->
     return (yield from give_back(engine, lease, "release"))
 
 
+def reject(engine: LeasedEngine, lease: Lease, messages: Some, *, reason: str) -> Exchange[SettleReport]:
+    """Make messages of a lease dead letters at once, however many deliveries they have left."""
+    return (yield from settle_some(engine, lease, REJECT, messages, NOW, one_line(reason)))
+
+
 def give_back(
     engine: LeasedEngine, lease: Lease, verb: str, delays: str = NOW, reason: str | None = None, *, by: str = ""
 ) -> Exchange[SettleReport]:
@@ -172,7 +179,8 @@ def settle_some(
         settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
         dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
         ids = _named(messages, outcomes, {Outcome.SETTLED, Outcome.DEAD})
-        engine.state(Operation(verb), settled, lease, ids=ids, reason=reason or None)
+        stated = Operation.NACK if verb == REJECT else Operation(verb)
+        engine.state(stated, settled, lease, ids=ids, reason=reason or None)
         ids = _named(messages, outcomes, {Outcome.DEAD})
         engine.state(Operation.DEAD, dead, lease, ids=ids, reason=reason or None)
         return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
@@ -191,9 +199,11 @@ def _once_over(lease: Lease, index: int) -> Outcome:
 
 
 def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], delays: str, reason: str) -> Call:
-    keys = engine.keys
+    keys, settings = engine.keys, engine.settings
+    if verb == REJECT:
+        verb, settings = "nack", settings._replace(max_deliveries=1)
     call = script(
-        "leased/settle_some", keys, engine.settings, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        "leased/settle_some", keys, settings, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
         done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays, reason=reason,
         done_ttl_ms=engine.config.settled_ttl_ms if lease.named else 0,
         holds=0 if lease.state.joined else 1, indexes=indexes,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rmq_core.envelope.codec import Message, TypedMessage
+from rmq_core.envelope.typed import Typed
 from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.events import OnEvent, Operation
 from rmq_core.exchange import Exchange
@@ -94,14 +97,14 @@ class LeasedEngine(KeyedEngine, Following, Observer):
 
     @property
     def settled(self) -> bool:
-        return self.journal is None and self.shards is None and super().settled
+        return self.journal is None and self.shards is None and self.own.codec is None and super().settled
 
     def routed(self, operation: Callable[..., Exchange[Any]]) -> Callable[..., Exchange[Any]]:
-        if self.shards is None:
-            return operation
-        from rmq_core.leased.shards.routes import route
+        if self.shards is not None:
+            from rmq_core.leased.shards.routes import route
 
-        return route(operation)
+            operation = route(operation)
+        return operation if self.own.codec is None else partial(_read_by, self.own.codec, operation)
 
     @property
     def channels(self) -> set[bytes]:
@@ -156,6 +159,19 @@ class LeasedEngine(KeyedEngine, Following, Observer):
         one = object.__new__(_SeenEngine)
         one.__dict__, one.sinks = self.__dict__, (*self.sinks, sink)
         return one
+
+
+def _read_by(
+    codec: Typed[Any], operation: Callable[..., Exchange[Any]], engine: LeasedEngine, /, *args: Any, **options: Any
+) -> Exchange[Any]:
+    """Run an operation; the messages of a lease that it returns are read with the codec."""
+    result = yield from operation(engine, *args, **options)
+    lease = getattr(result, "lease", result)
+    if isinstance(lease, Lease):
+        lease.state.codec = codec
+    elif isinstance(result, list) and args and isinstance(args[0], Lease):
+        return [TypedMessage.of(each, codec) if isinstance(each, Message) else each for each in result]
+    return result
 
 
 class _SeenEngine(LeasedEngine):

@@ -6,8 +6,8 @@ differ only in the log that the message goes to. Only a message that is not sett
 
 from __future__ import annotations
 
-from rmq_core.envelope.codec import split, unblamed
-from rmq_core.envelope.payloads import KINDS
+from rmq_core.envelope.codec import message_of, split, unblamed
+from rmq_core.envelope.payloads import KINDS, readable
 from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed, UnknownPayloadKind
 from rmq_core.events import Operation
 from rmq_core.exchange import Command, Exchange, Interrupted, Pipeline, together
@@ -48,13 +48,14 @@ def claim(engine: LeasedEngine, wait_s: int) -> Exchange[Grant | None]:
             if lease is None:
                 return None
             parts = split(envelope_of(lease))
-            if parts.kind not in KINDS:
-                unknown = UnknownPayloadKind(parts.kind)
+            kind, payload = readable(parts.kind, parts.payload)
+            if kind not in KINDS:
+                unknown = UnknownPayloadKind(kind)
                 yield from unless_lost(settling.nack(engine, lease, delay=_UNKNOWN_S, reason=reason_of(unknown)))
                 raise unknown
             deliveries = parts.deliveries + lease.takeovers + 1
             if most is None or deliveries - unblamed(parts.history) <= most:
-                return Grant(lease, parts.id, parts.payload, deliveries)
+                return Grant(lease, parts.id, payload, deliveries)
             yield from settling.nack(engine, lease, reason="max_delivery_count is exceeded")
     except Interrupted:
         return None
@@ -141,7 +142,7 @@ def peek(engine: LeasedEngine, part: QueuePart, count: int) -> Exchange[list[byt
         found = yield from _held(engine, count)
     else:
         found = yield script("kernel/list_peek", engine.keys, list=list_of(engine, part), count=-count)
-    return [split(envelope).payload for envelope in found]
+    return [message_of(envelope).raw for envelope in found]
 
 
 def list_of(engine: LeasedEngine, part: QueuePart) -> bytes:

@@ -63,7 +63,7 @@ class ReliableAdmin(Configured, Admin[ReliableEngine, W]):
     purge = Method(managing.purge)
 
 
-class ReliableQueue(ReliableMethods, Facade[ReliableEngine]):
+class ReliableQueue(ReliableMethods, Facade[ReliableEngine, Any]):
     """A queue whose messages stay in a list of their worker until they are acked. Threads may share it.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages of

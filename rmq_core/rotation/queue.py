@@ -62,7 +62,7 @@ class RotationAdmin(Admin[RotationEngine, W]):
     purge = Method(inspecting.purge)
 
 
-class RotationQueue(RotationMethods, Facade[RotationEngine]):
+class RotationQueue(RotationMethods, Facade[RotationEngine, Any]):
     """A queue of ids in one list: a popped id stays in the list with a time stamp until it is marked as done.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Threads may

@@ -94,7 +94,7 @@ class StreamAdmin(Admin[StreamEngine, W]):
     purge = Method(inspecting.purge)
 
 
-class StreamQueue(StreamMethods, Facade[StreamEngine]):
+class StreamQueue(StreamMethods, Facade[StreamEngine, Any]):
     """A Redis stream, read by one consumer of a group. Threads may share it; it survives a fork.
 
     Takes `(redis, config)` or `(redis, name, config)`; `redis` is a redis-py client, a RedisSettings or a URL.

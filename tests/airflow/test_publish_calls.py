@@ -9,6 +9,7 @@ import redis
 from rmq_airflow.operators.publish import RedisQueuePublishOperator
 from rmq_core import LeasedQueue
 from tests.airflow.conftest import QUEUE, MakeContext
+from tests.payload_kinds import PUBLISHED, READ
 
 ITEMS = [{"order": number, "day": "2026-01-01"} for number in range(20_000)]
 
@@ -33,3 +34,12 @@ def test_publishing_many_items_takes_as_many_calls_as_the_core_alone(
         made.render_template_fields(context)
         assert made.execute(context)["accepted"] == len(ITEMS)
         assert script_calls(client) == core
+
+
+def test_the_operator_publishes_every_kind_of_payload(connection: str, queue: Any, task_context: MakeContext) -> None:
+    made = RedisQueuePublishOperator(task_id="publish", redis_queue=QUEUE, messages=lambda: PUBLISHED)
+    context: Any = task_context(made)
+    made.render_template_fields(context)
+    assert made.execute(context)["accepted"] == len(PUBLISHED)
+    with queue.process(max_messages=100) as batch:
+        assert batch.payloads == READ

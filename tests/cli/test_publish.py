@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rmq_core import LeasedQueue
+from tests.payload_kinds import PUBLISHED, READ
 
 Rmq = Callable[..., Any]
 
@@ -20,6 +24,25 @@ def test_lines_of_a_file_are_payloads(rmq: Rmq, tmp_path: Path) -> None:
     (tmp_path / "work").write_text('{"a":1}\n[2]\n')
     assert rmq("publish", "q", "--file", str(tmp_path / "work"), "--json-payload").code == 0
     assert [record["payload"] for record in rmq("peek", "q", "--json").records] == [{"a": 1}, [2]]
+
+
+def test_every_kind_of_payload_is_shown_as_it_is_read(rmq: Rmq, server_url: str) -> None:
+    rmq("configure", "q", "compress_above=1KiB", "-d", "leased")
+    with LeasedQueue(server_url, "q") as queue:
+        queue.publish_many([*PUBLISHED, "word " * 1000])
+    read = [each if not isinstance(each, bytes) else base64.b64encode(each).decode() for each in READ]
+    records = rmq("peek", "q", "--json", "--count", "100").records
+    assert [record.get("payload", record.get("payload_base64")) for record in records] == [*read, "word " * 1000]
+    (found,) = rmq("search", "q", "--text", "word word", "--json").records
+    assert found["payload"] == "word " * 1000
+
+
+def test_any_json_but_null_is_a_payload(rmq: Rmq) -> None:
+    assert rmq("publish", "q", "--json-payload", "7", "true", '"text"', "[1]").code == 0
+    assert [record["payload"] for record in rmq("peek", "q", "--json").records] == [7, True, "text", [1]]
+    refused = rmq("publish", "q", "--json-payload", "null")
+    assert refused.code == 2
+    assert "payload is None" in refused.err
 
 
 def test_a_file_that_cannot_be_read_is_a_wrong_parameter(rmq: Rmq, tmp_path: Path) -> None:

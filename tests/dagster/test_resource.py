@@ -10,6 +10,7 @@ from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage
 from rmq_core.reliable import ReliableConfig
 from rmq_dagster import RedisQueueResource
 from tests.dagster.pipeline import CONFIG
+from tests.payload_kinds import PUBLISHED, READ
 
 
 def test_passwords_are_secrets_to_dagster() -> None:
@@ -40,6 +41,12 @@ def test_publishing_counts_duplicates_separately(redis_queue: RedisQueueResource
 def test_a_single_payload_is_refused_in_place_of_a_list(redis_queue: RedisQueueResource, payload: object) -> None:
     with pytest.raises(ConfigurationError, match=r"\[payload\]"):
         redis_queue.publish("work", payload)  # type: ignore[arg-type]
+
+
+def test_the_resource_publishes_every_kind_of_payload(redis_queue: RedisQueueResource, queue: LeasedQueue) -> None:
+    assert redis_queue.publish(queue.name, PUBLISHED).accepted == len(PUBLISHED)
+    with queue.process(max_messages=100) as batch:
+        assert batch.payloads == READ
 
 
 def test_the_configuration_of_another_discipline_is_refused(redis_queue: RedisQueueResource) -> None:

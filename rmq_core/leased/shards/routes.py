@@ -43,6 +43,7 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
     settling.ack: settles.ack,
     settling.nack: settles.nack,
     settling.release: settles.release,
+    settling.reject: settles.reject,
     inspecting.read: looks.read,
     inspecting.read_arrow: looks.read_arrow,
     inspecting.backlog: looks.backlog,

@@ -76,6 +76,11 @@ def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) ->
     return (yield from _returned(engine, lease, messages, "release"))
 
 
+def reject(engine: LeasedEngine, lease: Lease, messages: Some, *, reason: str) -> Exchange[SettleReport]:
+    """Make messages of a lease dead letters at once, as `leased.settling.reject` does."""
+    return (yield from _returned(engine, lease, messages, settling.REJECT, reason=reason))
+
+
 def _returned(
     engine: LeasedEngine,
     lease: Lease,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rmq_core.envelope import codec
 from rmq_core.envelope.payloads import PayloadLimits, decode_payload, digest, encode_headers, encode_payload
 from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep
+from rmq_core.messages import NewMessage
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 json_values = st.recursive(
@@ -120,3 +121,10 @@ def test_digests_have_128_bits_and_differ_for_different_kinds() -> None:
     assert len(digests) == 12
     assert {len(digest) for digest in digests} == {16}
     assert digest("s", b"1") == digest("s", b"1")
+
+
+@pytest.mark.parametrize(("kind", "payload"), [("S", "aaaaaaaaaa"), ("B", b"aaaaaaaaaa"), ("J", 1111111111)])
+def test_a_payload_that_another_program_compressed_is_read(kind: str, payload: object) -> None:
+    stored = "789c4b4c84010014e103cb" if kind != "J" else "789c33348401000a9101eb"
+    message = codec.message_of(b"0 1 0 id %b0 %b" % (kind.encode(), bytes.fromhex(stored)))
+    assert (message.kind, message.payload) == (kind.lower(), payload)

@@ -13,7 +13,7 @@ import redis
 
 from rmq_core import LeasedConfig, NewMessage, QueueFull, Unsupported
 from rmq_core.envelope.export_record import StoredMessage
-from rmq_core.errors import ConfigurationError, ImportConflict, PayloadError, QueueChanged
+from rmq_core.errors import ConfigurationError, ImportConflict, QueueChanged
 from rmq_core.jobs import JobsConfig
 from rmq_core.kernel.base import tools_of
 from rmq_core.reliable import ReliableConfig
