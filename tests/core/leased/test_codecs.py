@@ -21,6 +21,7 @@ from rmq_core.envelope.payloads import compressed, decode_payload, encode_payloa
 from rmq_core.errors import InvalidPayload, MalformedMessage, UnknownPayloadKind
 from rmq_core.kernel.base import tools_of
 from rmq_core.messages import Lease
+from rmq_core.redis_message_queue import RedisMessageQueue
 from rmq_core.reliable import ReliableConfig
 from tests.core.leases import handler_of, key
 from tests.core.transfer.test_transfers import lines_of, moved
@@ -369,6 +370,14 @@ def test_compressed_payloads_are_exported_and_imported_as_they_are(world: World)
     assert [message.payload for message in plain.admin.peek(10)] == PAYLOADS
     moved(world.queue("again", LeasedConfig(compress_above=100)), lines_of(plain, live=True))
     assert lines_of(world.queue("again"), live=True)[1:-1] == lines[1:-1]
+
+
+def test_a_redis_message_queue_reads_compressed_payloads(world: World) -> None:
+    world.queue(config=LeasedConfig(compress_above=100)).publish_many([TEXT, TEXT.encode()])
+    queue = RedisMessageQueue("q", client=world.client, visibility_timeout_seconds=60)
+    for _ in range(2):
+        with queue.process_message() as message:
+            assert message == TEXT.encode()
 
 
 def test_an_edited_dead_letter_of_a_compressing_queue_is_read(world: World) -> None:
