@@ -178,17 +178,9 @@ def check_json(value: Any, path: str, depth: int) -> None:
 
     These are NaN, keys that are not str, types that are not usual, lone surrogates, and nesting deeper than `depth`.
     """
-    if isinstance(value, dict | list | tuple):
+    if isinstance(value, dict | list):
         if depth <= 0:
             raise PayloadTooDeep(f"{path} nests deeper than max_payload_depth allows")
-        if getattr(value, "wraps_payload", False):
-            raise PayloadError(
-                f"{path} is a {type(value).__name__}, which publish_many and stage of leased queues take"
-            )
-        if getattr(value, "wraps_payload", False):
-            raise PayloadError(
-                f"{path} is a {type(value).__name__}, which publish_many and stage of leased queues take"
-            )
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, child in items:
             if isinstance(value, dict):
@@ -199,7 +191,10 @@ def check_json(value: Any, path: str, depth: int) -> None:
     elif isinstance(value, str):
         encode_text(value, path)
     elif not isinstance(value, _SCALARS):
-        check_json(_plain(value, path), path, depth)
+        if getattr(value, "wraps_payload", False):
+            name = type(value).__name__
+            raise PayloadError(f"{path} is a {name}, which publish_many and stage of leased queues take")
+        check_json(list(value) if isinstance(value, tuple) else _plain(value, path), path, depth)
     elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise PayloadError(f"{path} is a number of over 4,000 digits, which JSON readers refuse; send it as a str")
     elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124  only NaN differs from itself
