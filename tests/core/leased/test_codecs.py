@@ -84,6 +84,8 @@ def test_publish_refuses_what_is_not_of_the_type_and_names_the_codec(world: Worl
         queue.publish(payload)
     with pytest.raises(PayloadError, match=r"^payloads\[1\]: payload"):
         queue.publish_many([{"id": 1, "at": NOW}, payload])
+    with pytest.raises(PayloadError, match=r"^payloads\[0\]: payload"):
+        queue.publish_many([payload, payload])  # texts alone, or bytes alone, are encoded together in a plain queue
     assert queue.stats().ready == 0
 
 
