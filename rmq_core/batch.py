@@ -129,7 +129,9 @@ class BatchBase(Generic[Q]):
             message.payload  # noqa: B018  reading it is the check
         except InvalidPayload as error:
             tools: Any = self.queue._tools  # type: ignore[union-attr]  # noqa: SLF001  `tools_of` is in a layer above
-            self._count_failed(await awaited(tools.reject(self.lease, [message], reason=str(error))), [message])
+            self._count_failed(
+                await awaited(tools.reject(self.lease, [message], reason=f"InvalidPayload: {error.why}")), [message]
+            )
             return False
         return True
 
