@@ -21,7 +21,7 @@ _Ids = Annotated[list[str], argument(help="Ids of messages.", metavar="ID...")]
 _Owner = Annotated[
     str | None, option("--owner", help="Only if this is still its owner: a retry may have taken it over.")
 ]
-_TAKEN = {"queue": set[str](), "lease": {"lease", "owner"}, "message": {"ids"}}
+_TAKEN = {"queue": set[str](), "lease": {"lease", "owner"}, "owner": set[str](), "message": {"ids"}}
 
 
 def add_to(app: typer.Typer, verb: Verb) -> None:
@@ -75,7 +75,7 @@ def _change(
     missing: list[str] = []
     with at.queue(queue) as opened:
         change = getattr(opened.admin, verb.name)
-        if verb.warns and not yes and (it := _named(verb, opened, lease, ids)):
+        if verb.warns and not yes and (it := _named(verb, opened, lease, ids, more)):
             confirm(verb.asks.format(it=f"{it} ({opened.discipline}) on {at.settings}"))
         if verb.needs == "lease":
             found = change(lease, if_owner=owner, **more)
@@ -102,8 +102,15 @@ def _change(
         raise typer.Exit(Exit.FAILED)
 
 
-def _named(verb: Verb, queue: Any, lease_id: str, ids: list[str]) -> str | None:
-    """Say what a verb changes: a queue, how many messages, or a lease with its holder; None if the lease has ended."""
+def _named(verb: Verb, queue: Any, lease_id: str, ids: list[str], more: dict[str, Any]) -> str | None:
+    """Say what a verb changes: a queue, how many messages, an owner with the first of its leases, or a lease.
+
+    Returns None if the lease has ended.
+    """
+    if verb.needs == "owner":
+        held = [each for each in queue.admin.leases(1000) if each.owner == more["owner"]]
+        unsettled = counted(sum(each.count - each.settled for each in held), "message")
+        return f"{more['owner']!r}, which holds {unsettled} in {counted(len(held), 'lease')} of {queue.name}"
     if verb.needs != "lease":
         return f"{counted(len(ids), 'message')} of {queue.name}" if ids else str(queue.name)
     lease: LeaseInfo | None = queue.lease_info(lease_id)
@@ -113,8 +120,8 @@ def _named(verb: Verb, queue: Any, lease_id: str, ids: list[str]) -> str | None:
     since = ago(now - lease.claimed_at.timestamp())
     left = None if lease.deadline is None else lease.deadline.timestamp() - now
     ends = "which never ends" if left is None else f"which ends in {ago(max(0, left))}"
-    held = counted(lease.count - lease.settled, "message")
-    return f"the lease {lease.id!r}, {ends}; {lease.owner or 'somebody'} holds {held} since {since}; of {queue.name}"
+    unsettled, owner = counted(lease.count - lease.settled, "message"), lease.owner or "somebody"
+    return f"the lease {lease.id!r}, {ends}; {owner} holds {unsettled} since {since}; of {queue.name}"
 
 
 _Every = Annotated[float | None, option("--every", min=0.1, help="Repeat, with this many seconds between two rounds.")]

@@ -63,7 +63,9 @@ def _message_in(envelope: bytes) -> Message | None:
         return None
 
 
-STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
+STATS = (
+    "queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "held for", "dead", "paused", "isolated",
+)  # fmt: skip
 _FIRST, _LAST = ("id", "age", "deliveries"), ("why", "payload")
 _OTHERS = tuple(field for field in MESSAGE_FIELDS if field.name not in {*_FIRST, "enqueued_at"})
 MESSAGES = (*_FIRST, *(field.name for field in _OTHERS), *_LAST)
@@ -215,15 +217,15 @@ def named(message: Message | None) -> str | None:
 def stats_record(
     queue: str, discipline: str, stats: QueueStats, shards: Sequence[ShardStats] | None = None
 ) -> dict[str, Any]:
-    """Return the fields of QueueStats as JSON; `oldest_age` is in seconds. `shards`: how many there are, and answer."""
+    """Return the fields of QueueStats as JSON; ages are in seconds. `shards`: how many there are, and answer."""
     answer = sum(each.error is None for each in shards or ())
     spread = {"shards": {"all": len(shards), "answer": answer}} if shards else {}
     return {"queue": queue, "discipline": discipline, **stats._asdict(), **spread}
 
 
 def stats_row(queue: str, discipline: str, stats: QueueStats) -> tuple[object, ...]:
-    ready, delayed, leased, leases, dead, oldest, paused, isolated = stats
-    return (queue, discipline, ready, ago(oldest), delayed, leased, leases, dead, paused, isolated)
+    ready, delayed, leased, leases, dead, oldest, paused, isolated, held = stats
+    return (queue, discipline, ready, ago(oldest), delayed, leased, leases, ago(held), dead, paused, isolated)
 
 
 def report_record(queue: str, discipline: str, report: PublishReport) -> dict[str, Any]:

@@ -197,7 +197,7 @@ class Edit(OfMessage):
             raise HTTPException(400, f"the payload is not JSON: {error}") from error
 
 
-_OF: dict[str, type[OfQueue]] = {"queue": OfQueue, "lease": OfLease, "message": OfMessage}
+_OF: dict[str, type[OfQueue]] = {"queue": OfQueue, "lease": OfLease, "owner": OfQueue, "message": OfMessage}
 
 
 def _body(verb: Verb) -> type[OfQueue]:

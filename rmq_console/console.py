@@ -6,7 +6,7 @@ and the console gives up on a silent server after a few seconds.
 A request counts queues for a bounded time, however many queues a server has, and keeps their numbers: totals and order
 cover all queues. It counts queues that were never counted first, then those counted longest ago. The answer includes
 the age of the oldest number and the number of queues not counted yet. What happened lately comes from the history and
-the newest dead letter of a queue, kept for half a minute; a queue in which nothing waits and nothing failed costs no
+the newest dead letter of a queue, kept for half a minute; a queue that holds no ready, leased or dead message costs no
 request.
 """
 
@@ -28,12 +28,14 @@ from rmq_console.shown import (
     attention,
     expired,
     group_shown,
+    is_idle,
     lease_shown,
     message_shown,
     publication_shown,
     settled_shown,
     shards_shown,
     signs,
+    size,
     stats_shown,
     trend_in,
     verb_shown,
@@ -138,13 +140,14 @@ def ordered(rows: Iterable[Row], by: Order, *, down: bool) -> list[Row]:
     """Return rows in the order of a column, equal ones by name.
 
     Queues that cannot be read come last, except in the order by attention, where they come first. By attention, queues
-    of the same rank are ordered by their oldest message, in whole minutes, so that rows do not change places often.
+    of the same rank are ordered by their dead letters or by what has waited longest, in whole minutes, so that rows do
+    not change places often; queues in which nothing waits and nobody works come last.
     """
     named = sorted(rows, key=_name, reverse=by == "name" and down)
     if by == "name":
         return named
     if by == "attention":
-        return sorted(named, key=lambda row: (attention(row), -_age(row) // 60))
+        return sorted(named, key=lambda row: (attention(row), -size(row), is_idle(row)))
     turn = -1 if down else 1
     return sorted(named, key=lambda row: ("error" in row, turn * _number(row, by)))
 
@@ -191,17 +194,18 @@ class Trends:
 
     def known(self, name: str, stats: QueueStats) -> Trend | None:
         """Return the trend as it is known; None if it is old, or if there are more dead letters than then."""
-        if not stats.ready and not stats.dead:
+        if not stats.ready and not stats.dead and not stats.leased:
             return Trend()
         at, dead, trend = self._known.get(name, (float("-inf"), 0, Trend()))
         return trend if self._clock() - at < TREND_FRESH_S and stats.dead <= dead else None
 
     def keep(self, name: str, stats: QueueStats, recent: Recent) -> Trend:
         """Compute the trend of the numbers that were read, cache it, and return it."""
-        found = trend_in(recent.points)
+        now = datetime.now(UTC)
+        found = trend_in(recent.points, now)
         if recent.letters and recent.letters[0].history:
             newest = recent.letters[0].history[-1].at
-            found = found._replace(newest=(datetime.now(UTC) - newest).total_seconds())
+            found = found._replace(newest=(now - newest).total_seconds())
         if len(self._known) >= MOST:
             self._known.clear()
         self._known[name] = self._clock(), stats.dead, found

@@ -150,6 +150,8 @@ class QueueStats(NamedTuple):
     """The contents of a queue: numbers of messages, of leases, and the age of the oldest ready message in seconds.
 
     isolated: how many of the ready messages failed together before and are retried apart from the others.
+    oldest_lease: seconds since the lease was claimed that is held the longest; takeovers and heartbeats change nothing
+    about that. None if there is no lease, and in disciplines that keep no list of leases.
     """
 
     ready: int
@@ -160,6 +162,7 @@ class QueueStats(NamedTuple):
     oldest_age: float | None
     paused: bool
     isolated: int = 0
+    oldest_lease: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +216,12 @@ def total_stats(stats: Iterable[QueueStats | None]) -> QueueStats:
         sum(getattr(each, name) for each in found)
         for name in ("ready", "delayed", "leased", "leases", "dead", "isolated")
     )
-    oldest = max((each.oldest_age for each in found if each.oldest_age is not None), default=None)
-    return QueueStats(ready, delayed, leased, leases, dead, oldest, any(each.paused for each in found), isolated)
+    oldest, held = (
+        max((age for each in found if (age := getattr(each, name)) is not None), default=None)
+        for name in ("oldest_age", "oldest_lease")
+    )
+    paused = any(each.paused for each in found)
+    return QueueStats(ready, delayed, leased, leases, dead, oldest, paused, isolated, held)
 
 
 class GroupStats(NamedTuple):

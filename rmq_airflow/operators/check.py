@@ -73,5 +73,5 @@ class RedisQueueCheckOperator(LinkedTask, BaseOperator):
 
 
 def _described(each: Exceeded) -> str:
-    value, unit = (f"{each.value:.1f}", " s") if each.name == "oldest_age" else (f"{each.value:.0f}", "")
+    value, unit = (f"{each.value:.1f}", " s") if each.name.endswith("_age") else (f"{each.value:.0f}", "")
     return f"{each.name} is {value}{unit}, above {each.bound:g}{unit} ({each.grade})"

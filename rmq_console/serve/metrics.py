@@ -78,6 +78,11 @@ GAUGES = (
         "Age of the oldest ready message; absent when none is ready.",
         _stat("oldest_age"),
     ),
+    Gauge(
+        "rmq_oldest_lease_age_seconds",
+        "Time since the lease was claimed that is held the longest; absent without leases.",
+        _stat("oldest_lease"),
+    ),
     Gauge("rmq_paused", "1 while claims get no messages.", _paused),
 )
 

@@ -136,9 +136,12 @@ const kinds = ({ discipline }) => (discipline === "leased" ? null : h("span.badg
 const SIGNS = {
   dying: ({ count: many, within }) => (many ? `${count(many, "dead letter")} in the last ${duration(within).replace(/^1 h$/, "hour")}` : "a new dead letter"),
   crashing: ({ minutes }) => `leases expired in ${number(minutes)} of the last 15 minutes: a message may be killing its workers`,
+  failing: ({ failed, acked }) => `${count(failed, "delivery", "deliveries")} failed in the last 15 minutes, and ${acked ? `only ${number(acked)}` : "no"} ${acked === 1 ? "message was" : "messages were"} acked`,
   expired: () => "expired lease: no consumer has taken its messages back yet",
   old: ({ age, target }) => `the oldest message waits for ${duration(age)}, longer than the target of ${duration(target)}`,
   growing: ({ more }) => `growing: ${number(more)} more ready messages than half an hour ago`,
+  held: ({ age, target }) => `a lease is held for ${duration(age)}, longer than ${duration(target)}: its holder may hang, although its heartbeats go on`,
+  unclaimed: ({ idle }) => `messages are ready, and nobody has claimed any for ${idle < 3540 ? duration(idle) : "an hour or more"}`,
   paused: () => "paused: claims return no messages until it is resumed",
   isolated: ({ count: many }) => `${number(many)} isolated: they failed together and are tried apart`,
   dead: ({ count: many, newest }) => `${count(many, "dead letter")}${newest === null ? "" : `, the newest ${duration(newest)} old`}`,

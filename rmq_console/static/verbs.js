@@ -13,8 +13,9 @@ import { askVerb } from "./questions.js";
 export function verbButtons({ connection, queue, verbs, lacks }, needs, { state, fields, it, holder, whose, filled, then }) {
   const able = verbs.filter((each) => each.needs === needs && (!each.states.length || each.states.includes(state)));
   return able.map((each) => verbButton({ ...each, lacks, verb: each.name, name: whose ? `${each.label} ${whose}` : null, run: async () => {
-    const given = await askVerb(each, queue, it, holder, filled);
-    if (given) await act(async () => did(each, { queue, ...given }, await api.change(connection, each.word, queue, { ...fields, ...given })), then);
+    const takes = each.takes.filter(({ name }) => !(name in (fields ?? {})));
+    const given = await askVerb({ ...each, takes }, queue, it, holder, filled);
+    if (given) await act(async () => did(each, { queue, ...fields, ...given }, await api.change(connection, each.word, queue, { ...fields, ...given })), then);
   } }));
 }
 

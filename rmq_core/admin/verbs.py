@@ -46,8 +46,9 @@ class Verb(NamedTuple):
     """The record of a method of `queue.admin` that changes something.
 
     name: of the method. word: what `rmq`, the API, the history and, after `rmq_`, the audit log call it.
-    needs: what it changes: a queue; a lease, whose id the method gets, and `if_owner`; or a message, whose id it gets,
-    and it returns whether it was changed. What needs a selection has a command, a route and buttons of its own.
+    needs: what it changes: a queue; a lease, whose id the method gets, and `if_owner`; all leases of an owner, whom it
+    takes; or a message, whose id it gets, and it returns whether it was changed. What needs a selection has a command,
+    a route and buttons of its own.
     takes: what else the method gets.
     lacks: what a discipline without the method has not.
 
@@ -63,7 +64,7 @@ class Verb(NamedTuple):
 
     name: str
     word: str
-    needs: Literal["queue", "lease", "message", "selection"]
+    needs: Literal["queue", "lease", "owner", "message", "selection"]
     lacks: str
     takes: tuple[Argument, ...] = ()
     label: str = ""
@@ -83,6 +84,7 @@ class Verb(NamedTuple):
         return f"{'neither' if len(self.states) > 1 else 'not'} {' nor '.join(self.states) or 'there'}"
 
 
+_OWNER = Argument("owner", "The owner, as `rmq leases` shows it.", required=True)
 VERBS = {
     each.name: each
     for each in (
@@ -122,6 +124,28 @@ VERBS = {
             done="gave back {messages} of {queue}",
             outcome="messages taken from the holder: {expired}, of which dead letters now: {dead}",
             past="expired",
+        ),
+        Verb(
+            "release_leases", "release-leases", "owner", "release of all leases of an owner", takes=(_OWNER,),
+            label="Release all", picture="release", asks="Release all leases of {it}?", warns=True,
+            explains="Make the messages of all leases of an owner in {queue} ready again, and count no delivery."
+            " {holder} can no longer settle them: if it still runs, others do the same work again. What it claims"
+            " meanwhile stays: stop it before. If it crashed at work, expire its leases instead.",
+            answer=lambda report: {"released": report.settled},
+            done="released {messages} of {queue} that {owner} held",
+            outcome="messages made ready again: {released}", past="released",
+        ),
+        Verb(
+            "expire_leases", "expire-leases", "owner", "way to expire all leases of an owner",
+            takes=(_OWNER, Argument("reason", "Why, for the history of its messages.")),
+            label="Expire all", picture="clock", asks="Expire all leases of {it}?", warns=True,
+            explains="End all leases of an owner in {queue} now, as if their deadlines had passed. A delivery of each"
+            " message is counted as failed, and the messages are ready again, or dead letters if it was their last."
+            " {holder} can no longer settle them; what it claims meanwhile stays: stop it before. Right for a holder"
+            " that crashed at work or hangs; a release counts no delivery.",
+            answer=lambda report: {"expired": report.settled, "dead": report.dead},
+            done="gave back {messages} of {queue} that {owner} held",
+            outcome="messages taken from the holder: {expired}, of which dead letters now: {dead}", past="expired",
         ),
         Verb(
             "run_now", "run-now", "message", "way to run a delayed message now",

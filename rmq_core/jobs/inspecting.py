@@ -12,7 +12,7 @@ from rmq_core.jobs.job import Job, job_of
 from rmq_core.jobs.reclaiming import reclaim_all
 from rmq_core.jobs.state import GROUP, JobsEngine
 from rmq_core.kernel.keys import check_name
-from rmq_core.kernel.settling import lost, settled_record
+from rmq_core.kernel.settling import leases_of, lost, settled_record
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import moment, whole
 from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord
@@ -98,7 +98,12 @@ def stats(engine: JobsEngine) -> Exchange[QueueStats]:
     counted = yield from _read_stats(engine, 1, _LISTED)
     infos = yield from _infos(engine, counted[7])
     leased = counted[4] + sum(info.count - info.settled for info in infos)
-    return QueueStats(counted[0], counted[1], leased, counted[2], counted[3], _age(counted), paused=bool(counted[8]))
+    claimed = min((info.claimed_at for info in infos), default=None)
+    held = None if claimed is None else max(0.0, (moment(counted[5]) - claimed).total_seconds())
+    return QueueStats(
+        counted[0], counted[1], leased, counted[2], counted[3], _age(counted), paused=bool(counted[8]),
+        oldest_lease=held,
+    )  # fmt: skip
 
 
 def peek(engine: JobsEngine, count: int = 1) -> Exchange[list[Message]]:
@@ -111,6 +116,12 @@ def leases(engine: JobsEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
     """Return the leases that expire first, at most `limit` of them."""
     counted = yield from _read_stats(engine, 1, whole("limit", limit, minimum=1))
     return (yield from _infos(engine, counted[7]))
+
+
+def held_by(engine: JobsEngine, owner: str) -> Exchange[list[str]]:
+    """Return the ids of all leases of an owner."""
+    ids = yield Command(("ZRANGE", engine.keys.leases, 0, -1))
+    return (yield from leases_of(owner, ids, lambda names: _infos(engine, [name.encode() for name in names])))
 
 
 def lease_info(engine: JobsEngine, lease_id: str) -> Exchange[LeaseInfo | None]:

@@ -12,9 +12,10 @@ from rmq_core.errors import ConfigurationError, Unsupported
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange, number_after
 from rmq_core.exchange.scripts import script
-from rmq_core.jobs.inspecting import stats
+from rmq_core.jobs.inspecting import held_by, stats
 from rmq_core.jobs.job import check_id
 from rmq_core.jobs.publishing import job_digest
+from rmq_core.jobs.reclaiming import expire_lease
 from rmq_core.jobs.state import GROUP, JobsEngine, prepare, refused
 from rmq_core.jobs.transfer import STATES, export_page
 from rmq_core.kernel.dead_reasons import reasons_in
@@ -29,10 +30,11 @@ from rmq_core.kernel.selecting import (
     redrive_all,
     search_pages,
 )
+from rmq_core.kernel.settling import end_each
 from rmq_core.kernel.transfer import PAGE
 from rmq_core.observe.fact import Act
 from rmq_core.policy import whole
-from rmq_core.reports import OnProgress, ReasonGroup, SearchPage
+from rmq_core.reports import OnProgress, ReasonGroup, SearchPage, SettleReport
 
 
 def search(engine: JobsEngine, target: str, where: Match, *, after: str | None = None) -> Exchange[SearchPage]:
@@ -145,6 +147,16 @@ def resume(engine: JobsEngine) -> Exchange[None]:
     """Hand out jobs again. Workers notice it within a second, claims that wait within 5 s."""
     yield from _set_pause(engine, "0")
     engine.state(Act.RESUME)
+
+
+def expire_leases(engine: JobsEngine, owner: str, *, reason: str | None = None) -> Exchange[SettleReport]:
+    """Reclaim all leases that an owner holds now, as `expire_lease` does; an attempt of each job is counted.
+
+    The report counts the jobs of all. Leases that end meanwhile, or that another owner takes over, are left alone; what
+    the owner claims meanwhile stays. reason: for the history of the jobs. Workers hold jobs without a lease.
+    """
+    held = yield from held_by(engine, owner)
+    return (yield from end_each(held, partial(expire_lease, engine, if_owner=owner, reason=reason)))
 
 
 def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:

@@ -88,6 +88,7 @@ class JobAdmin(Recorded, Configured, Admin[JobsEngine, W]):
     resume = Method(managing.resume)
     run_now = Method(managing.run_now)
     expire_lease = Method(reclaiming.expire_lease)
+    expire_leases = Method(managing.expire_leases)
     search = Method(managing.search)
     dead_reasons = Method(managing.dead_reasons)
     discard = Method(managing.discard)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -14,11 +15,12 @@ from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
+from rmq_core.kernel.keys import check_name
 from rmq_core.messages import Lease, token_of
 from rmq_core.observe.fact import Act
 from rmq_core.observe.history import BREAKER
 from rmq_core.policy import Breaker, moment
-from rmq_core.reports import Outcome, SettledRecord, SettleReport
+from rmq_core.reports import LeaseInfo, Outcome, SettledRecord, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
 """Some of the messages of a lease, where an operation does not apply to all."""
@@ -51,6 +53,31 @@ class Reclaimed(NamedTuple):
     dead: int = 0
     found: bool = False
     owner: str | None = None
+
+
+_AT_ONCE = 1000
+
+
+def leases_of(
+    owner: str, ids: Sequence[bytes | str], infos_of: Callable[[list[str]], Exchange[list[LeaseInfo]]]
+) -> Exchange[list[str]]:
+    """Return the ids of those leases that the owner holds. Raises ConfigurationError for an empty owner."""
+    check_name("owner", owner)
+    found: list[str] = []
+    for lo in range(0, len(ids), _AT_ONCE):
+        infos = yield from infos_of([text_of(name) for name in ids[lo : lo + _AT_ONCE]])
+        found += [info.id for info in infos if info.owner == owner]
+    return found
+
+
+def end_each(ids: Iterable[str], end: Callable[[str], Exchange[SettleReport]]) -> Exchange[SettleReport]:
+    """End leases one after the other; those that end meanwhile, or that somebody else takes over, are left alone."""
+    settled = dead = 0
+    for lease_id in ids:
+        with suppress(LeaseLost, LeaseOwnedByOther, LeaseAlreadySettled):
+            report = yield from end(lease_id)
+            settled, dead = settled + report.settled, dead + report.dead
+    return SettleReport(settled, dead)
 
 
 def expired(done: Reclaimed, lease_id: str, if_owner: str | None, record: bytes) -> Exchange[SettleReport]:

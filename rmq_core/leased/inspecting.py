@@ -14,7 +14,7 @@ from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.exchange.scripts import answered, script
 from rmq_core.kernel.keys import UNHELD, LeasedKeys, check_name
 from rmq_core.kernel.settings import fresh
-from rmq_core.kernel.settling import settled_record
+from rmq_core.kernel.settling import leases_of, settled_record
 from rmq_core.leased.claiming import chosen_by, isolation_of, reclaim_all, ungrouped
 from rmq_core.leased.publishing import COMMIT
 from rmq_core.leased.reading import Part, any_part, any_parts, held_parts
@@ -27,6 +27,8 @@ from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, Settle
 _LISTED = 1000
 _NO_LEASES = (text_of(COMMIT), DECIDED, PART)
 """What names begin with that have a deadline as leases have; a part counts with its lease, in the first shard."""
+NOTHING_HELD = (0, "")
+"""In place of a reply to `held_call`, for a queue without leases."""
 _STATES = {b"f": "filling", b"h": "held", b"p": "held", b"q": "held"}
 
 
@@ -132,9 +134,9 @@ def poll_queue(
 
 
 def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
-    """Return what the queue holds. Of more than 1,000 leases, only the 1,000 that expire first count as leased."""
+    """Return what the queue holds. Of more than 1,000 leases, only the 1,000 that expire first are looked at."""
     counted = yield count_call(engine)
-    return stats_of(counted, (yield held_call(engine, counted)) if counted[7] else 0)
+    return stats_of(counted, (yield held_call(engine, counted)) if counted[7] else NOTHING_HELD)
 
 
 def shards(engine: LeasedEngine) -> Exchange[list[ShardStats]]:
@@ -162,11 +164,14 @@ def held_call(engine: LeasedEngine, counted: Sequence[Any]) -> Call:
     return script("leased/held", lists=tuple(key for name in names for key in (keys.lease(name), keys.settled(name))))
 
 
-def stats_of(counted: Sequence[Any], leased: int) -> QueueStats:
+def stats_of(counted: Sequence[Any], held: Sequence[Any]) -> QueueStats:
     """Return the numbers of a queue, from the replies of `count_call` and `held_call`."""
     ready, delayed, leases, dead, paused, oldest, now, ids, isolated = counted
     leases -= sum(text_of(name).startswith(_NO_LEASES) for name in ids)
-    return QueueStats(ready, delayed, leased, leases, dead, age_s(oldest, now), bool(paused), isolated)
+    leased, claimed = held
+    return QueueStats(
+        ready, delayed, leased, leases, dead, age_s(oldest, now), bool(paused), isolated, age_s(claimed, now)
+    )
 
 
 class Overview(NamedTuple):
@@ -185,7 +190,7 @@ def overview(engine: LeasedEngine) -> Exchange[Overview | None]:
     if engine.keys.layout == "sharded":
         return None
     if not counted[7]:
-        return Overview(stats_of(counted, 0), late=False)
+        return Overview(stats_of(counted, NOTHING_HELD), late=False)
     held = yield held_call(engine, counted)
     first = text_of(counted[7][0])
     reply = yield _info_call(engine.keys, first)
@@ -202,6 +207,12 @@ def leases(engine: LeasedEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
     """Return the leases that expire first, at most `limit` of them."""
     ids = yield Command(("ZRANGE", engine.keys.leases, 0, whole("limit", limit, minimum=1) - 1))
     return (yield from _infos(engine, ids))
+
+
+def held_by(engine: LeasedEngine, owner: str) -> Exchange[list[str]]:
+    """Return the ids of all leases of an owner."""
+    ids = yield Command(("ZRANGE", engine.keys.leases, 0, -1))
+    return (yield from leases_of(owner, ids, partial(_infos, engine)))
 
 
 def lease_info(engine: LeasedEngine, lease_id: str) -> Exchange[LeaseInfo | None]:

@@ -33,10 +33,10 @@ from rmq_core.kernel.selecting import (
     redrive_all,
     wanted_ids,
 )
-from rmq_core.kernel.settling import expired
+from rmq_core.kernel.settling import end_each, expired
 from rmq_core.kernel.transfer import Cursor, list_page
 from rmq_core.leased.claiming import owner_of, reenter, seize
-from rmq_core.leased.inspecting import browsing, stats, stored_in
+from rmq_core.leased.inspecting import browsing, held_by, stats, stored_in
 from rmq_core.leased.publishing import deduplicates, digest_of, typed
 from rmq_core.leased.reclaiming import reclaim_lease
 from rmq_core.leased.settling import give_back, release
@@ -387,6 +387,25 @@ def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None =
     """
     lease = yield from seize(engine, lease_id, None, if_owner)
     return (yield from give_back(engine, lease, "release", by=actor()))
+
+
+def release_leases(engine: LeasedEngine, owner: str) -> Exchange[SettleReport]:
+    """Release all leases that an owner holds now, as `release_lease` does; no delivery is counted.
+
+    The report counts the messages of all. Leases that end meanwhile, or that another owner takes over, are left alone.
+    What the owner claims meanwhile stays: stop the owner, or pause the queue, before.
+    """
+    held = yield from held_by(engine, owner)
+    return (yield from end_each(held, partial(release_lease, engine, if_owner=owner)))
+
+
+def expire_leases(engine: LeasedEngine, owner: str, *, reason: str | None = None) -> Exchange[SettleReport]:
+    """Reclaim all leases that an owner holds now, as `expire_lease` does; a delivery of each message is counted.
+
+    reason: for the history of the messages. The rest is as for `release_leases`.
+    """
+    held = yield from held_by(engine, owner)
+    return (yield from end_each(held, partial(expire_lease, engine, if_owner=owner, reason=reason)))
 
 
 def release_unanswered(engine: LeasedEngine) -> Exchange[None]:

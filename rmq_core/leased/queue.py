@@ -102,6 +102,7 @@ class LeasedAdmin(Recorded, Configured, Admin[LeasedEngine, W]):
     """What operators do with a LeasedQueue: `queue.admin`."""
 
     release_lease = Method(managing.release_lease)
+    release_leases = Method(managing.release_leases)
     leases = Method(inspecting.leases)
     groups = Method(grouping.groups)
     publications = Method(grouping.publications)
@@ -119,6 +120,7 @@ class LeasedAdmin(Recorded, Configured, Admin[LeasedEngine, W]):
     purge = Method(managing.purge)
     run_now = Method(managing.run_now)
     expire_lease = Method(managing.expire_lease)
+    expire_leases = Method(managing.expire_leases)
     pause = Method(managing.pause)
     resume = Method(managing.resume)
     cancel = Method(managing.cancel)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from rmq_core.admin.history import flush
 from rmq_core.errors import WrongKeyType
 from rmq_core.exchange import Call, Exchange, Pipeline, together
 from rmq_core.exchange.scripts import laid_out, script
@@ -17,7 +18,7 @@ from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.leased.claiming import reclaim_all
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.expiring import OVERDUE
-from rmq_core.leased.inspecting import Glance, count_call, glance, held_call, stats_of
+from rmq_core.leased.inspecting import NOTHING_HELD, Glance, count_call, glance, held_call, stats_of
 from rmq_core.leased.publishing import COMMIT
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.reports import QueueStats
@@ -81,6 +82,7 @@ def reclaim_expired(engine: LeasedEngine) -> Exchange[int]:
         found += sum(not name.startswith((COMMIT, OVERDUE)) for name in late)
         if not late or not (yield from reclaim_all(engine, late)):
             break
+    yield from flush(engine)  # else nobody counts them: this engine belongs to no queue object
     return found
 
 
@@ -90,14 +92,14 @@ def count(engines: Sequence[LeasedEngine]) -> Exchange[list[QueueStats | Excepti
     leasing = [at for at, reply in enumerate(counted) if not isinstance(reply, Exception) and reply[7]]
     held = yield from _in_parts([held_call(engines[at], counted[at]) for at in leasing])
     leased = dict(zip(leasing, held, strict=True))
-    return [_stats(reply, leased.get(at, 0)) for at, reply in enumerate(counted)]
+    return [_stats(reply, leased.get(at, NOTHING_HELD)) for at, reply in enumerate(counted)]
 
 
-def _stats(counted: Any, leased: Any) -> QueueStats | Exception:
-    for reply in (counted, leased):
+def _stats(counted: Any, held: Any) -> QueueStats | Exception:
+    for reply in (counted, held):
         if isinstance(reply, Exception):
             return reply
-    return stats_of(counted, leased)
+    return stats_of(counted, held)
 
 
 def _in_parts(calls: Sequence[Call]) -> Exchange[list[Any]]:

@@ -97,6 +97,7 @@ _MEASURES: dict[str, Callable[[QueueStats], float]] = {
     "oldest_age": lambda stats: stats.oldest_age or 0,
     "dead_letters": lambda stats: stats.dead,
     "isolated": lambda stats: stats.isolated,
+    "lease_age": lambda stats: stats.oldest_lease or 0,
 }
 
 
@@ -106,13 +107,14 @@ class StatsLimits:
 
     depth: messages that are ready, delayed or leased. oldest_age: seconds since the oldest ready one was published.
     dead_letters: messages that failed too often. isolated: ready messages that failed together before and are tried
-    apart from the others.
+    apart from the others. lease_age: seconds since the lease was claimed that is held the longest.
     """
 
     depth: LimitBounds | None = None
     oldest_age: LimitBounds | None = None
     dead_letters: LimitBounds | None = LimitBounds(error=0)
     isolated: LimitBounds | None = None
+    lease_age: LimitBounds | None = None
 
     def given(self) -> dict[str, LimitBounds]:
         """Return the limits that are set, by their names."""
@@ -138,12 +140,17 @@ class StatsLimits:
 class AlertLimits:
     """When a queue or its server needs an operator; times are seconds. monitoring/prometheus/rules.yml has the same.
 
-    stats: bounds of a queue's numbers; an alert counts only the dead letters of the last `dead_within`. growth: how
-    many messages more than `growth_within` ago make a growing backlog. recent: for how long a claim, or a lease that is
-    held, shows that the queue has a consumer. old_numbers: how old the numbers of `rmq serve` may be. The others are
-    how long a state lasts before it is an alert: no_metrics, unreachable (the server), stale (the numbers are older),
-    unreadable (a queue), late (the oldest age is above its bound), expired (leases that no client reclaims), paused,
-    idle (messages are ready and no client claims) and isolated.
+    stats: bounds of a queue's numbers; an alert counts only the dead letters of the last `dead_within`. A lease is long
+    after three times the 5 minutes for which claims hold it by default: heartbeats do not tell a holder that hangs from
+    one that works, so only the time can. growth: how many messages more than `growth_within` ago make a growing
+    backlog. recent: for how long a claim, or a lease that is held, shows that the queue has a consumer. unclaimed:
+    after how long the console says that messages are ready and nobody claims; the alert waits for `idle`, because a
+    queue that a schedule works off is like this between two runs. failed: more failed deliveries than this, and than
+    acked messages, within 15 minutes make consumers that fail; the console says so. crashing: leases that expire in two
+    such spans, one after the other, are a crash loop. old_numbers: how old the numbers of `rmq serve` may be. The
+    others are how long a state lasts before it is an alert: no_metrics, unreachable (the server), stale (the numbers
+    are older), unreadable (a queue), late (the oldest age is above its bound), expired (leases that no client
+    reclaims), looping (the crash loop), paused, idle (messages are ready and no client claims) and isolated.
     """
 
     stats: StatsLimits = field(
@@ -151,12 +158,16 @@ class AlertLimits:
             oldest_age=LimitBounds(warn=600, error=3600),
             dead_letters=LimitBounds(warn=0, error=100),
             isolated=LimitBounds(warn=0),
+            lease_age=LimitBounds(warn=900),
         )
     )
     dead_within: float = 3600
     growth: float = 100
     growth_within: float = 1800
     recent: float = 300
+    unclaimed: float = 20
+    failed: float = 4
+    crashing: float = 600
     old_numbers: float = 120
     no_metrics: float = 300
     unreachable: float = 120
@@ -164,6 +175,7 @@ class AlertLimits:
     unreadable: float = 300
     late: float = 300
     expired: float = 300
+    looping: float = 300
     paused: float = 1800
     idle: float = 600
     isolated: float = 900

@@ -33,7 +33,8 @@ class QueueLimits(StatsLimits):
 
     depth: messages that are ready, delayed or leased. oldest_age: seconds since the oldest ready one was published.
     dead_letters: messages that failed too often. isolated: ready messages that failed together before and are tried
-    apart from the others. freshness: time since the asset was materialized or observed.
+    apart from the others. lease_age: seconds since the lease was claimed that is held the longest. freshness: time
+    since the asset was materialized or observed.
     """
 
     freshness: LimitBounds | None = None

@@ -30,6 +30,9 @@ class LimitsSettings(dg.Model, dg.Resolvable):
     isolated: LimitSettings | None = Field(
         default=None, description="Ready messages that failed together before and are tried apart from the others."
     )
+    lease_age: LimitSettings | None = Field(
+        default=None, description="Seconds since the lease was claimed that is held the longest."
+    )
     freshness: LimitSettings | None = Field(default=None, description="Seconds since the queue was observed.")
 
     def limits(self) -> QueueLimits:

@@ -51,6 +51,7 @@ def test_stats_have_the_documented_names(rmq: Rmq) -> None:
     publish(rmq, "leased")
     assert list(rmq("stats", "--json").records[0]) == [
         "queue", "discipline", "ready", "delayed", "leased", "leases", "dead", "oldest_age", "paused", "isolated",
+        "oldest_lease",
     ]  # fmt: skip
 
 

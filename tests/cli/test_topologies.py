@@ -116,6 +116,8 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     assert len(leases) == 2
     walk("release", queue, leases[0])
     walk("expire", queue, leases[1], "-y")
+    walk("release-leases", queue, "nobody", "-y")
+    walk("expire-leases", queue, "nobody", "-y")
     walk("reap", queue)
     walk("pause", queue)
     (tmp_path / "export").write_text("\n".join(walk.lines("export")))

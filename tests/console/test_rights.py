@@ -14,7 +14,7 @@ from rmq_core.admin.verbs import Verb, offered
 from tests.console.conftest import API, FROM_PAGE, QUEUE, Asking, bury, post
 from tests.console.host import Kept, make_host
 
-NEEDED = {"queue": {}, "lease": {"lease_id": "held", "owner": "worker"}, "message": {"message_id": "m"}}
+NEEDED = {"queue": {}, "lease": {"lease_id": "held", "owner": "worker"}, "owner": {}, "message": {"message_id": "m"}}
 
 
 def needed(verb: Verb) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,10 @@ from rmq_core.observe.history import HistoryPoint
 from rmq_core.orchestrate.limits import AlertLimits, LimitBounds, StatsLimits
 
 CALM: dict[str, Any] = {"name": "work", "ready": 5, "dead": 0, "oldest_age": 3.0, "isolated": 0, "paused": False}
-LIMITS = AlertLimits(stats=StatsLimits(oldest_age=LimitBounds(warn=600)), growth=100, dead_within=3600)
+LIMITS = AlertLimits(
+    stats=StatsLimits(oldest_age=LimitBounds(warn=600), lease_age=LimitBounds(warn=900)), growth=100, dead_within=3600
+)
+AT = datetime.fromtimestamp(0, UTC)
 
 
 def kinds(trend: Trend, **numbers: Any) -> list[str]:
@@ -20,8 +23,13 @@ def kinds(trend: Trend, **numbers: Any) -> list[str]:
 
 
 def points(*ready: int | None, dead: int = 0) -> list[HistoryPoint]:
-    at = datetime.fromtimestamp(0, UTC)
-    return [HistoryPoint(at=at, seconds=60, ready=number, dead=dead) for number in ready]
+    return [HistoryPoint(at=AT, seconds=60, ready=number, dead=dead) for number in ready]
+
+
+def minutes(**counts: list[int]) -> list[HistoryPoint]:
+    """Return the points of some minutes, each with its counts."""
+    rows = [dict(zip(counts, row, strict=True)) for row in zip(*counts.values(), strict=True)]
+    return [HistoryPoint(at=AT + timedelta(minutes=at), seconds=60, **row) for at, row in enumerate(rows)]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +44,18 @@ def points(*ready: int | None, dead: int = 0) -> list[HistoryPoint]:
         ({"dead": 0}, Trend(dead=2), []),
         ({}, Trend(crashes=1), []),
         ({}, Trend(crashes=2), ["crashing"]),
+        ({}, Trend(failed=5, acked=4), ["failing"]),
+        ({}, Trend(failed=5, acked=5), []),
+        ({}, Trend(failed=4), []),
         ({"late": True}, Trend(), ["expired"]),
+        ({"ready": 0, "leased": 94, "oldest_age": None, "oldest_lease": 901.0}, Trend(), ["held"]),
+        ({"leased": 94, "oldest_lease": 900.0}, Trend(), []),
+        ({"oldest_age": 21.0}, Trend(idle=21.0), ["unclaimed"]),
+        ({"oldest_age": 20.0}, Trend(idle=21.0), []),
+        ({"oldest_age": 21.0}, Trend(idle=20.0), []),
+        ({"oldest_age": 21.0}, Trend(idle=None), []),
+        ({"oldest_age": 21.0, "leased": 1}, Trend(idle=21.0), []),
+        ({"oldest_age": 21.0, "paused": True}, Trend(idle=21.0), ["paused"]),
         ({"oldest_age": 600.0}, Trend(), []),
         ({"oldest_age": 601.0}, Trend(), ["old"]),
         ({"oldest_age": None}, Trend(), []),
@@ -61,4 +80,23 @@ def test_a_queue_needs_attention_for_each_reason(numbers: dict[str, Any], trend:
     ],
 )
 def test_a_backlog_grows_if_it_is_at_its_peak_of_the_last_half_hour(ready: list[int | None], grown: int) -> None:
-    assert trend_in(points(*ready)).grown == grown
+    assert trend_in(points(*ready), AT).grown == grown
+
+
+@pytest.mark.parametrize(
+    ("claimed", "idle"),
+    [([0, 0, 0], 145.0), ([0, 3, 0], 25.0), ([0, 0, 3], 0.0), ([3, 0, 0], 85.0)],
+)
+def test_nobody_has_claimed_since_the_end_of_the_last_minute_with_a_claim(claimed: list[int], idle: float) -> None:
+    now = AT + timedelta(minutes=2, seconds=25)
+    assert trend_in(minutes(claimed=claimed, published=[1, 0, 0]), now).idle == idle
+
+
+def test_a_queue_without_a_history_does_not_tell_whether_anybody_claims() -> None:
+    assert trend_in(points(None, None), AT).idle is None
+
+
+def test_deliveries_fail_by_nacks_by_expiry_and_by_takeovers_of_the_last_quarter_of_an_hour() -> None:
+    loop = minutes(nacked=[9, *[1] * 15], reclaimed=[9, *[2] * 15], taken_over=[9, *[3] * 15], acked=[9, *[1] * 15])
+    found = trend_in(loop, AT)
+    assert (found.failed, found.acked, found.crashes) == (90, 15, 15)

@@ -85,7 +85,7 @@ def row(name: str, **numbers: Any) -> dict[str, Any]:
 
 
 def signed(row: dict[str, Any]) -> dict[str, Any]:
-    limits = AlertLimits(stats=StatsLimits(oldest_age=LimitBounds(warn=10_000)))
+    limits = AlertLimits(stats=StatsLimits(oldest_age=LimitBounds(warn=10_000), lease_age=LimitBounds(warn=900)))
     return {**row, "signs": signs(row, Trend(dead=row.get("dead", 0)), limits)}
 
 
@@ -104,7 +104,7 @@ ROWS = [
 @pytest.mark.parametrize(
     ("by", "down", "expected"),
     [
-        ("attention", True, "gfedcbah"),
+        ("attention", True, "gefdcbah"),
         ("name", False, "abcdefgh"),
         ("name", True, "hgfedcba"),
         ("ready", True, "bahcdefg"),
@@ -117,3 +117,15 @@ ROWS = [
 )
 def test_queues_are_sorted_in_each_order(by: Order, *, down: bool, expected: str) -> None:
     assert "".join(each["name"] for each in ordered(ROWS, by, down=down)) == expected
+
+
+def test_a_queue_with_leased_messages_alone_comes_before_idle_ones_and_first_when_its_lease_is_old() -> None:
+    idle = [row(f"idle {number:03}", oldest_age=None) for number in range(300)]
+    young, held = row("z young", leased=3, oldest_lease=59.0), row("z held", leased=94, oldest_lease=1000.0)
+    found = [each["name"] for each in ordered([*idle, young, held], "attention", down=True)]
+    assert found[:3] == ["z held", "z young", "idle 000"]
+
+
+def test_the_queue_with_more_dead_letters_comes_first() -> None:
+    few, many = row("few", dead=6, oldest_age=9000.0), row("many", dead=40_000)
+    assert [each["name"] for each in ordered([few, many], "attention", down=True)] == ["many", "few"]

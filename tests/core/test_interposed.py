@@ -77,6 +77,7 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "enqueue": lambda s: s.queue.enqueue({}),
     "events_position": lambda s: s.queue.events_position(),
     "expire_lease": lambda s: s.queue.admin.expire_lease("held"),
+    "expire_leases": lambda s: s.queue.admin.expire_leases("holder"),
     "export_page": lambda s: [list(pages_of(s.queue, state)) for state in tools_of(s.queue).stored_states],
     "extend": lambda s: s.queue.extend(s.lease),
     "forget": lambda s: s.queue.admin.forget("key"),
@@ -117,6 +118,7 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "redrive_some": lambda s: s.queue.admin.redrive_some([s.dead]),
     "register_consumer": lambda s: tools_of(s.queue).register_consumer("me", run="r", stream="s", alive=9),
     "release": lambda s: s.queue.release(s.lease),
+    "release_leases": lambda s: s.queue.admin.release_leases("holder"),
     "release_lease": lambda s: s.queue.admin.release_lease("held"),
     "remembered": lambda s: s.queue.admin.remembered("key"),
     "remove_repeatable": lambda s: s.queue.remove_repeatable("none"),
@@ -146,7 +148,7 @@ MORE: dict[str, Callable[[Scene], Any]] = {
     "takeover": lambda s: s.queue.claim(lease_id="held"),
 }
 REMOVING = {"ack", "ack of some", "cancel", "cancel_delayed", "claim_next", "discard", "mark_done", "purge"}
-REMOVING |= {"purge by conditions", "edit", "expire_lease"}
+REMOVING |= {"purge by conditions", "edit", "expire_lease", "expire_leases"}
 """The calls after which a message may be missing, because they remove it or hold it in a lease that they end."""
 
 
@@ -264,7 +266,7 @@ def scene_of(redis_client: redis.Redis, server_url: str, monkeypatch: pytest.Mon
             killed(queue, ["a", "b", "c"])
             dead = queue.admin.dead_letters()[0].id
         ids = queue.publish_many([payload_of(discipline, number) for number in range(12)]).ids
-        named = {"lease_id": "held"} if discipline in {"leased", "jobs"} else {}
+        named = {"lease_id": "held", "owner": "holder"} if discipline in {"leased", "jobs"} else {}
         lease = queue.claim(max_messages=4, **named)
         if discipline in {"leased", "jobs"}:
             other.claim(lease_id="late", max_messages=2)

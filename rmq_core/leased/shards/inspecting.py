@@ -172,6 +172,12 @@ def leases(engine: LeasedEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
     return sorted(whole_leases.values(), key=lambda each: (each.deadline is None, each.deadline))[:most]
 
 
+def held_by(engine: LeasedEngine, owner: str) -> Exchange[list[str]]:
+    """Return the ids of all leases of an owner; a lease with parts in several shards has one."""
+    found = yield from sharded(engine).all(lambda _, one: inspecting.held_by(one, owner))
+    return [each for each in chain.from_iterable(found.values()) if not each.startswith((PART, DECIDED))]
+
+
 def _with(home: LeaseInfo, part: LeaseInfo) -> LeaseInfo:
     return replace(
         home, count=home.count + part.count, settled=home.settled + part.settled,

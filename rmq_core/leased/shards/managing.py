@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rmq_core.envelope.export_record import StoredPage
@@ -14,7 +15,7 @@ from rmq_core.errors import ConfigurationError, LeaseLost, LeaseOwnedByOther, Re
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
-from rmq_core.kernel.settling import Reclaimed, expired
+from rmq_core.kernel.settling import Reclaimed, end_each, expired
 from rmq_core.kernel.transfer import Cursor
 from rmq_core.leased import managing, transfer
 from rmq_core.leased.claiming import owner_of, reenter
@@ -120,6 +121,18 @@ def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None =
     if home is None:
         return (yield from expired(Reclaimed(), lease_id, if_owner, engine.keys.done(lease_id)))
     return (yield from settling.give_back(engine, shards, (yield from taken_parts(shards, home)), "release", NOW, None))
+
+
+def release_leases(engine: LeasedEngine, owner: str) -> Exchange[SettleReport]:
+    """Release all leases of an owner, each with all of its parts, as `leased.managing.release_leases` does."""
+    held = yield from looks.held_by(engine, owner)
+    return (yield from end_each(held, partial(release_lease, engine, if_owner=owner)))
+
+
+def expire_leases(engine: LeasedEngine, owner: str, *, reason: str | None = None) -> Exchange[SettleReport]:
+    """End all leases of an owner, each with all of its parts, as if their deadlines had passed."""
+    held = yield from looks.held_by(engine, owner)
+    return (yield from end_each(held, partial(expire_lease, engine, if_owner=owner, reason=reason)))
 
 
 def release_unanswered(engine: LeasedEngine) -> Exchange[None]:

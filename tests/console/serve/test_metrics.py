@@ -46,6 +46,7 @@ async def test_every_number_of_a_queue_is_a_gauge(served: Served, queue: LeasedQ
     queue.admin.pause()
     found = await scraped(served)
     assert 0 <= found.pop("rmq_oldest_ready_age_seconds") < 60
+    assert 0 <= found.pop("rmq_oldest_lease_age_seconds") < 60
     assert gauges(found) == {
         "rmq_queue_readable": 1,
         "rmq_ready_messages": 3,
@@ -73,6 +74,18 @@ async def test_expired_leases_are_counted_in_the_look_that_reclaims_them(served:
     found = await scraped(served)
     assert (found["rmq_expired_leases"], found["rmq_leases"], found["rmq_ready_messages"]) == (40, 0, 40)
     assert (await scraped(served))["rmq_expired_leases"] == 0
+
+
+async def test_leases_that_nobody_but_the_reading_takes_back_are_counted_as_reclaimed(
+    served: Served, queue: LeasedQueue
+) -> None:
+    queue.publish("kills its workers")
+    for loop in (1, 2, 3):
+        lease = queue.claim()
+        assert lease
+        queue.client.zadd("rmq:{work}:leases", {lease.id: 1})
+        await served.client().get("/keda/work")
+        assert queue.admin.totals().reclaimed == loop
 
 
 async def test_a_damaged_queue_is_not_readable_and_hides_no_other(
@@ -145,5 +158,13 @@ def test_totals_become_counters_and_histograms_with_buckets_of_powers_of_two() -
 
 
 LeasedStats: Any = SimpleNamespace(
-    ready=0, delayed=0, leased=0, leases=0, dead=0, oldest_age=None, paused=False, isolated=0
+    ready=0,
+    delayed=0,
+    leased=0,
+    leases=0,
+    dead=0,
+    oldest_age=None,
+    paused=False,
+    isolated=0,
+    oldest_lease=None,
 )

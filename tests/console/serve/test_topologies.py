@@ -132,6 +132,8 @@ async def test_every_route_works_for_a_queue_on_any_node_of_a_cluster(
         await walk.post("mark", text="a mark")
         assert (await walk.post("release", lease_id="one", owner="o"))["released"] == 1
         assert (await walk.post("expire", lease_id="two", owner="o"))["expired"] == 1
+        assert (await walk.post("release-leases", owner="nobody"))["released"] == 0
+        assert (await walk.post("expire-leases", owner="nobody"))["expired"] == 0
         await walk.post("cancel", message_id=ready)
         await walk.post("run-now", message_id=later)
         await walk.post("edit", message_id=dead[0], payload="better", kind="text")

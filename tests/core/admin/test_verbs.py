@@ -59,7 +59,7 @@ def test_every_method_for_operators_is_one_that_a_refusal_can_name() -> None:
             admin(SimpleNamespace(discipline="leased", _engine=None)).redirve  # noqa: B018
 
 
-GIVEN = {"queue": {}, "lease": {"lease_id": True, "if_owner": False}, "message": {"message_id": True}}
+GIVEN = {"queue": {}, "lease": {"lease_id": True, "if_owner": False}, "owner": {}, "message": {"message_id": True}}
 
 
 @pytest.mark.parametrize("name", [name for name, verb in VERBS.items() if verb.needs != "selection"])

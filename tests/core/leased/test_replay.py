@@ -40,6 +40,8 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "edit": lambda queue, _: queue.admin.edit(queue.admin.dead_letters()[0].id, "edited", {"a": "b"}),
     "discard": lambda queue, _: queue.admin.discard([letter.id for letter in queue.admin.dead_letters()]),
     "expire": lambda queue, _: queue.admin.expire_lease("job", if_owner="me"),
+    "expire all": lambda queue, _: queue.admin.expire_leases("me"),
+    "release all": lambda queue, _: queue.admin.release_leases("me"),
     "run now": lambda queue, _: queue.admin.run_now(queue.admin.browse("delayed").messages[0].id),
     "purge": lambda queue, _: queue.admin.purge("ready"),
     "purge where": lambda queue, _: [

@@ -51,6 +51,12 @@ def held(queue: LeasedQueue, **what: Any) -> Lease:
     return lease
 
 
+def owner(queue: LeasedQueue) -> None:
+    for _ in range(2):
+        queue.publish("x")
+        held(queue, owner="me")
+
+
 def dead(queue: LeasedQueue) -> str:
     lease = held(queue)
     queue.nack(lease)
@@ -115,6 +121,8 @@ CASES: dict[str, Case] = {
         lambda queue, message_id: queue.admin.run_now(message_id),
     ),
     "expire_lease": (held, lambda queue, lease: queue.admin.expire_lease(lease.id)),
+    "release_leases": (owner, lambda queue, _: queue.admin.release_leases("me")),
+    "expire_leases": (owner, lambda queue, _: queue.admin.expire_leases("me")),
     "remembered": (lambda _: None, lambda queue, _: queue.admin.remembered("key")),
     "purge": (lambda _: None, lambda queue, _: queue.admin.purge("ready")),
     "pause": (lambda _: None, lambda queue, _: queue.admin.pause()),
@@ -143,8 +151,8 @@ CASES: dict[str, Case] = {
 
 TRIPS = dict.fromkeys(CASES, 1) | {
     "cancel": 2, "close": 0, "configure": 3, "discard": 2, "leases": 2, "messages": 0, "publish_many": 2,
-    "publish_staged": 5, "publications": 2, "edit": 2, "redrive_some": 2, "release_lease": 2, "run": 2, "run_now": 2,
-    "search": 2, "stage": 2, "stats": 2, "why": 5,
+    "publish_staged": 5, "publications": 2, "edit": 2, "expire_leases": 4, "redrive_some": 2, "release_lease": 2,
+    "release_leases": 6, "run": 2, "run_now": 2, "search": 2, "stage": 2, "stats": 2, "why": 5,
 }  # fmt: skip
 
 
