@@ -18,6 +18,7 @@ GAUGES = {
     "rmq_leases": 2,
     "rmq_expired_leases": 1,
     "rmq_dead_letters": 3,
+    "rmq_oldest_lease_age_seconds": 42.0,
     "rmq_oldest_ready_age_seconds": 12.5,
     "rmq_paused": 0,
 }

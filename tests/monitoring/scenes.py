@@ -14,6 +14,8 @@ ALERTS = (
     "RmqOldestMessageTooOld",
     "RmqDeadLetters",
     "RmqLeasesExpired",
+    "RmqLeaseHeldTooLong",
+    "RmqCrashLoop",
     "RmqQueuePaused",
     "RmqNoConsumer",
     "RmqMessagesIsolated",
@@ -22,7 +24,7 @@ SERVER = {"instance": "rmq:8484", "job": "rmq"}
 FLIGHTS = {**SERVER, "queue": "flights", "discipline": "leased"}
 URGENT, NIGHTLY = {**FLIGHTS, "queue": "urgent"}, {**FLIGHTS, "queue": "nightly"}
 RELIABLE = {**FLIGHTS, "discipline": "reliable"}  # a discipline without counters of events
-CLAIMED, DEAD = {**FLIGHTS, "event": "claimed"}, {**FLIGHTS, "event": "dead"}
+CLAIMED, DEAD, RECLAIMED = ({**FLIGHTS, "event": event} for event in ("claimed", "dead", "reclaimed"))
 
 
 class Fired(NamedTuple):
@@ -174,6 +176,27 @@ EXPIRED = Fired(
     "2 leases of flights have expired, and for 5 minutes there have been such leases. Their messages are not ready, so "
     "that no consumer gets them.",
 )
+
+
+def _held(labels: dict[str, str], age: str) -> Fired:
+    queue = labels["queue"]
+    return Fired(
+        "warning",
+        labels,
+        f"A lease of {queue} is held for {age}",
+        f"A consumer of {queue} claimed messages {age} ago and still holds some of them, which is more than the target "
+        "of this queue (15 minutes by default). It may hang while its heartbeats go on.",
+    )
+
+
+LOOPING = Fired(
+    "warning",
+    FLIGHTS,
+    "Leases of flights expire again and again",
+    "2 messages of flights came back from expired leases in the last 10 minutes, and others in the 10 minutes before: "
+    "consumers die or hang again and again, perhaps because of a message. Each time counts a delivery, and the messages "
+    "become dead letters in the end.",
+)
 PAUSED = Fired(
     "warning",
     FLIGHTS,
@@ -199,11 +222,13 @@ SCENES = (
             ("rmq_leased_messages", FLIGHTS, " ".join(["0 30 30 10 0"] * 24)),
             ("rmq_isolated_messages", FLIGHTS, "0x120"),
             ("rmq_expired_leases", FLIGHTS, "0x120"),
+            ("rmq_oldest_lease_age_seconds", FLIGHTS, " ".join(["_ 60 120 180 _"] * 24)),
             ("rmq_dead_letters", FLIGHTS, "7x120"),
             ("rmq_oldest_ready_age_seconds", FLIGHTS, " ".join(["5 40 100 150 _"] * 24)),
             ("rmq_paused", FLIGHTS, "0x120"),
             ("rmq_messages_total", CLAIMED, "1000+50x120"),
             ("rmq_messages_total", DEAD, "7x120"),
+            ("rmq_messages_total", RECLAIMED, "3x120"),
         ),
         {(minute, alert): () for minute in (60, 115) for alert in ALERTS},
     ),
@@ -322,6 +347,36 @@ SCENES = (
         "expired leases are reclaimed",
         (("rmq_expired_leases", FLIGHTS, " ".join(["0 0 0 1"] * 6)),),
         {(minute, "RmqLeasesExpired"): () for minute in (3, 11, 20)},
+    ),
+    Scene(
+        "a holder hangs, and its heartbeats go on",
+        (
+            ("rmq_oldest_lease_age_seconds", FLIGHTS, "0+60x20"),
+            ("rmq_leased_messages", FLIGHTS, "94x20"),
+            ("rmq_ready_messages", FLIGHTS, "0x20"),
+        ),
+        {(15, "RmqLeaseHeldTooLong"): (), (16, "RmqLeaseHeldTooLong"): (_held(FLIGHTS, "16m 0s"),)},
+    ),
+    Scene(
+        "two of three queues have a target of their own for leases",
+        (
+            ("rmq:lease_age_target_seconds", {"queue": "urgent"}, "60x20"),
+            ("rmq:lease_age_target_seconds", {"queue": "nightly"}, "86400x20"),
+            ("rmq_oldest_lease_age_seconds", URGENT, "90x20"),
+            ("rmq_oldest_lease_age_seconds", NIGHTLY, "40000x20"),
+            ("rmq_oldest_lease_age_seconds", FLIGHTS, "900x20"),
+        ),
+        {(5, "RmqLeaseHeldTooLong"): (_held(URGENT, "1m 30s"),)},
+    ),
+    Scene(
+        "a message kills its workers",
+        (("rmq_messages_total", RECLAIMED, " ".join(str(minute // 5) for minute in range(60))),),
+        {(19, "RmqCrashLoop"): (), (35, "RmqCrashLoop"): (LOOPING,)},
+    ),
+    Scene(
+        "a host dies once, with several leases",
+        (("rmq_messages_total", RECLAIMED, "0x9 4 7 9x60"),),
+        {(minute, "RmqCrashLoop"): () for minute in (11, 15, 20, 25, 30)},
     ),
     Scene(
         "a queue stays paused",

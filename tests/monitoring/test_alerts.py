@@ -65,6 +65,8 @@ EXPECTED: dict[tuple[str, str], tuple[set[float], set[float]]] = {
     ("RmqDeadLetters", "warning"): ({LIMITS.dead_within}, {bounds("dead_letters", "warning")}),
     ("RmqDeadLetters", "critical"): ({LIMITS.dead_within}, {bounds("dead_letters", "critical")}),
     ("RmqLeasesExpired", "warning"): ({LIMITS.expired}, {0}),
+    ("RmqLeaseHeldTooLong", "warning"): (set(), {bounds("lease_age", "warning")}),
+    ("RmqCrashLoop", "warning"): ({LIMITS.crashing, LIMITS.looping}, {0}),
     ("RmqQueuePaused", "warning"): ({LIMITS.paused}, {1}),
     ("RmqNoConsumer", "warning"): ({LIMITS.recent, LIMITS.idle}, {0, 1}),
     ("RmqMessagesIsolated", "warning"): ({LIMITS.isolated}, {bounds("isolated", "warning")}),
