@@ -209,6 +209,22 @@ class Differing(NamedTuple):
     at: datetime
 
 
+class Client(NamedTuple):
+    """A program that uses a queue, as it recorded about once a minute while it did.
+
+    role: `consumer`, which claims or holds messages, or waits for some; or `publisher`. A program may be both.
+    settings: those that it passes and that are not the defaults; others may be stored with the queue. at: when it was
+    there last.
+    """
+
+    role: str
+    host: str
+    pid: int
+    version: str
+    settings: str
+    at: datetime
+
+
 def total_stats(stats: Iterable[QueueStats | None]) -> QueueStats:
     """Return what the shards of a queue hold together; None is a shard that did not answer."""
     found = [each for each in stats if each is not None]

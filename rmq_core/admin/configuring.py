@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from rmq_core.errors import ConfigurationError, ScriptFailed, WrongKeyType
-from rmq_core.exchange import Command, Exchange, Pipeline
+from rmq_core.exchange import Command, Exchange, Pipeline, text_of
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.base import Method
 from rmq_core.kernel.registry import ready
 from rmq_core.kernel.settings import storable
 from rmq_core.observe.fact import Act, Observer
 from rmq_core.policy import as_text, moment, of_text, shown
-from rmq_core.reports import Differing, QueueSettings
+from rmq_core.reports import Client, Differing, QueueSettings
 
 
 def configure(
@@ -77,12 +77,35 @@ def settings_of(engine: Any) -> Exchange[QueueSettings]:
     reply, found = replies
     stored = _object(reply or b"")
     engine.take(reply)
-    pairs = found if not found or isinstance(found[0], list | tuple) else zip(found[::2], found[1::2], strict=True)
     return QueueSettings(
         {name: getattr(engine.config, name) for name in storable(engine.config)},
         {name: of_text(value) for name, value in stored.items()},
-        tuple(_differing(*pair) for pair in pairs),
+        tuple(_differing(*pair) for pair in _scored(found)),
     )
+
+
+def clients(engine: Any) -> Exchange[list[Client]]:
+    """Return the programs that published to the queue or consumed from it within the last day, the latest first.
+
+    A program records itself about once a minute, together with a call that it makes anyway. One that waits for messages
+    or extends its leases makes calls, and thus is there if its record is less than two minutes old. A publisher with
+    nothing to publish makes none; its record has the time of its last one. Missing are programs that made a single
+    call, RedisMessageQueue, programs of earlier versions, and those whose user may not write the key. Of a queue in
+    shards, only those are known that made such a call at the first shard.
+    """
+    found: dict[tuple[str, str, str], Client] = {}
+    for member, at_ms in _scored((yield Command(("ZREVRANGE", engine.keys.clients, 0, -1, "WITHSCORES")))):
+        role, host, pid, version, settings, *_ = [*text_of(member).split("\t"), *[""] * 5]
+        if pid.isdecimal():
+            found.setdefault((role, host, pid), Client(role, host, int(pid), version, settings, moment(at_ms)))
+    return list(found.values())
+
+
+def _scored(reply: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of a member and its score, as clients of RESP 2 and of RESP 3 return them."""
+    if not reply or isinstance(reply[0], list | tuple):
+        return [(member, at) for member, at in reply]
+    return list(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _differing(member: bytes | str, at_ms: float) -> Differing:
@@ -130,3 +153,4 @@ class Configured:
 
     configure = Method(configure)
     settings = Method(settings_of)
+    clients = Method(clients)

@@ -196,6 +196,7 @@ VERBS = {
 }  # fmt: skip
 """The verbs by the names of their methods."""
 OTHERS = {
+    "clients": "record of the programs that use it",
     "browse": "view of its messages by state",
     "browse_lease": "list of the messages of a lease",
     "dead_letters": "dead letters",

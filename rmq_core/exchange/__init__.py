@@ -156,14 +156,15 @@ class Sleep(NamedTuple):
 class Beside(Protocol):
     """What a driver reads now and then beside its requests, with a plain command that it appends to their writes.
 
-    look: the command. look_at: the time of the monotonic clock from which on it is to be sent again. A request that
-    blocks has it along, too: what was read before may be old when the wait ends.
+    look_at: the time of the monotonic clock from which on it is to be sent again. A request that blocks has it along,
+    too: what was read before may be old when the wait ends.
     """
 
     look_at: float
 
-    @property
-    def look(self) -> tuple[Any, ...]: ...
+    def along(self, name: str) -> tuple[Any, ...]:
+        """Return the command that goes along with a call of the script of that name, or with another command."""
+
     def take(self, reply: Any) -> None:
         """Get the reply, which may be an error; raise nothing."""
 

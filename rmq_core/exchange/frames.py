@@ -73,7 +73,7 @@ class Plan(NamedTuple):
     def packed(self, *, whole_scripts: bool = False) -> bytes:
         """Return the bytes to send; with `whole_scripts`, EVAL instead of EVALSHA."""
         if self.beside:
-            beside: bytes = hiredis.pack_command(self.beside.look)
+            beside: bytes = hiredis.pack_command(self.looking)
             return self._replace(beside=None).packed(whole_scripts=whole_scripts) + beside
         if self.sizes:
             sent = (
@@ -84,6 +84,12 @@ class Plan(NamedTuple):
         if whole_scripts:
             return b"".join(hiredis.pack_command(frame.whole) for frame in self.frames)
         return b"".join([hiredis.pack_command(frame.args) for frame in self.frames])
+
+    @property
+    def looking(self) -> tuple[Any, ...]:
+        """The command that is sent beside the others."""
+        last = self.frames[-1]
+        return self.beside.along(last.call.script.name if last.call else last.args[0])  # type: ignore[union-attr]
 
     @property
     def expected(self) -> int:
@@ -255,7 +261,7 @@ def asked_elsewhere(planned: Plan, replies: Sequence[Any]) -> dict[int, tuple[An
             frame = planned.frames[at] if at < len(planned.frames) else None
             if planned.sizes or planned.block_ms or (frame and frame.slot):
                 raise reply
-            found[at] = frame.whole if frame else planned.beside.look  # type: ignore[union-attr]
+            found[at] = frame.whole if frame else planned.looking
     return found
 
 

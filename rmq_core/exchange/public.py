@@ -73,7 +73,7 @@ class PublicDriver(SyncDriver):
         replies = [self._ask(frame) for frame in planned.frames]
         raise_retryable(replies)
         if planned.beside:
-            planned.beside.take(self._ask(Frame(planned.beside.look)))
+            planned.beside.take(self._ask(Frame(planned.looking)))
         return replies
 
     def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:
@@ -101,7 +101,7 @@ class AsyncPublicDriver(AsyncDriver):
         replies = [await self._ask(frame) for frame in planned.frames]
         raise_retryable(replies)
         if planned.beside:
-            planned.beside.take(await self._ask(Frame(planned.beside.look)))
+            planned.beside.take(await self._ask(Frame(planned.looking)))
         return replies
 
     async def _directly(self, command: Command, given_up: Callable[[], bool] | None = None) -> Any:

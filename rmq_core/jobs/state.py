@@ -22,6 +22,7 @@ rmq:{q}:jobs:fired       hash    key -> how often it fired
 rmq:{q}:jobs:history     hash    counts per minute and hour, totals and marks; expires
 rmq:{q}:jobs:settings    string  settings that all clients follow, JSON: name -> value
 rmq:{q}:jobs:differing   zset    programs whose configs differ from them -> when they last said so, ms; expires
+rmq:{q}:jobs:clients     zset    programs that publish or consume, with host, pid, version and settings -> ms; expires
 rmq:{q}:jobs:import:<n>  string  progress of an import; expires
 rmq:{q}:jobs:slot:<c>/<n> string last call and reply of a client's call slot; expires
 """
@@ -68,6 +69,7 @@ class JobsKeys(Keys, prefix="rmq:*:jobs:"):
     history: bytes
     settings: bytes
     differing: bytes
+    clients: bytes
 
     lease = part("lease")
     done = part("done")

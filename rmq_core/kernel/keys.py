@@ -44,6 +44,7 @@ rmq:{q}:slot:<c>/h   string  number of the last flush of a client; expires
 rmq:{q}:history      hash    counts and latencies per minute and hour, totals, marks; expires
 rmq:{q}:settings     string  settings that all clients follow, JSON: name -> value
 rmq:{q}:differing    zset    programs whose configs differ from them -> when they last said so, ms; expires
+rmq:{q}:clients      zset    programs that publish or consume, with host, pid, version and settings -> ms; expires
 rmq:{q}:journal      stream  who published, claimed and settled which messages, off by default
 rmq:{q}:ready:0      list    what `ready` is elsewhere, in a queue of several shards: format 3
 rmq:{q}:epoch        string  number of the last change of the shards that this one knows of
@@ -136,6 +137,7 @@ class LeasedKeys(Keys, prefix="rmq:*:"):
     journal: bytes
     settings: bytes
     differing: bytes
+    clients: bytes
     groups: bytes
     grouped: bytes
     turns: bytes

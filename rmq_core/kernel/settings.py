@@ -2,21 +2,28 @@
 
 A queue object reads them before its first operation, and then about once a second: a driver appends the GET to a write
 that it sends anyway. So a queue without stored settings costs no script and no round trip more.
+
+Once a minute a small script takes the place of that GET. It also records that this program publishes, or consumes: the
+call that it goes along with tells which. Claims that wait have it along too, so a consumer that has nothing to do is
+known; a publisher is known by its last publish, for a day.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields, replace
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
+from rmq_core._version import __version__
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, WrongKeyType, translate
 from rmq_core.exchange import Command, Exchange, Pipeline
+from rmq_core.exchange.loading import load
 from rmq_core.exchange.scripts import script
 from rmq_core.observe.history import actor
 from rmq_core.policy import of_text, shown
@@ -28,6 +35,20 @@ _SAY_AGAIN_S = 3600.0
 _DAY_MS = 86_400_000
 _MOST_TOLD = 10_000
 _told: set[tuple[bytes, str]] = set()
+PRESENT_S = 60.0
+"""How often a program records that it uses a queue."""
+ROLES = {
+    name: role
+    for role, names in (
+        ("publisher", "accept accept_staged add add_native publish publish_staged stage"),
+        (
+            "consumer",
+            "ack claim claim_next extend fail give_back heartbeat settle settle_some turn BLMOVE XREADGROUP",
+        ),
+    )
+    for name in names.split()
+}
+"""What a program is that calls a script of that name, or sends that command."""
 
 
 class Following:
@@ -35,7 +56,9 @@ class Following:
 
     own: the program's config. config: the one in force. stored: the text that was read last, None for none. known:
     whether it was read. look_at: when to read it again. simple: whether operations need nothing done around them.
-    differs: in what the program's config differs; say_at: when to record that.
+    differs: in what the program's config differs; say_at: when to record that. present_at: by role, when to record
+    that the program uses the queue; recording: whether that goes along with the read under way; may_record: whether the
+    server has not refused it.
     """
 
     keys: Any
@@ -48,12 +71,16 @@ class Following:
     simple: bool
     differs: str
     say_at: float
+    present_at: dict[str, float]
+    recording: bool
+    may_record: bool
 
     def follow(self, config: Any, discipline: str) -> None:
         """Begin with a program's own config."""
         self.own, self.discipline = config, discipline
         self.stored, self.known, self.simple = None, False, False
         self.differs, self.look_at, self.say_at = "", -inf, inf
+        self.present_at, self.recording, self.may_record = {}, False, True
         self.use(config)
 
     def change(self, before: dict[str, Any], after: dict[str, Any]) -> Exchange[None]:
@@ -70,9 +97,23 @@ class Following:
         """The command that reads the settings."""
         return "GET", self.keys.settings
 
+    def along(self, name: str) -> tuple[Any, ...]:
+        """Return the command that reads the settings; once a minute, one that also records this program."""
+        role = ROLES.get(name.rpartition("/")[2])
+        if role is None or not self.may_record or monotonic() < self.present_at.get(role, -inf):
+            return self.look
+        self.present_at[role], self.recording = monotonic() + PRESENT_S, True
+        client = "\t".join((role, os.uname().nodename, str(os.getpid()), __version__, one_line(passed(self.own))))
+        source = load("kernel/present").source
+        return "EVAL", source, 2, self.keys.settings, self.keys.clients, client, _DAY_MS
+
     def take(self, reply: Any) -> None:
         """Apply the reply to `look`. Settings that may not be read, or that are none, leave the config as it is."""
         self.look_at = monotonic() + INTERVAL_S
+        recording, self.recording = self.recording, False
+        if recording and isinstance(reply, Exception):
+            self.may_record = False  # a user that may not write the record may still read the settings, a second later
+            return
         if isinstance(reply, Exception):
             error = reply if isinstance(reply, RedisMessageQueueError) else translate(reply)
             tell(self, f"the settings stored with it cannot be read: {error}")
@@ -180,6 +221,14 @@ def differences(own: Any, config: Any) -> str:
         if passed != _default(each) and not _same(passed, getattr(config, name)):
             found.append(shown(name, passed))
     return ", ".join(found)
+
+
+def passed(own: Any) -> str:
+    """Return the settings that a program passes and that are not the defaults, without functions."""
+    given = ((each, getattr(own, each.name)) for each in fields(own))
+    return ", ".join(
+        shown(each.name, value) for each, value in given if value != _default(each) and not callable(value)
+    )
 
 
 def _default(each: Field[Any]) -> Any:

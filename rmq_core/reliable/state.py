@@ -10,6 +10,7 @@ rmq:reliable:{q}:strays          hash  message id -> ms when the reaper first sa
 rmq:reliable:{q}:dead            list  dead letters, newest left, capped
 rmq:reliable:{q}:settings        string  settings that all clients follow, JSON: name -> value
 rmq:reliable:{q}:differing       zset  programs whose configs differ from them -> when they last said so, ms; expires
+rmq:reliable:{q}:clients         zset  programs that publish or consume -> when they last did so, ms; expires
 rmq:reliable:{q}:slot:<c>/<n>    string  last call and reply of a client's call slot; expires
 """
 
@@ -71,6 +72,7 @@ class ReliableKeys(Keys, prefix="rmq:reliable:*:"):
     dead: bytes
     settings: bytes
     differing: bytes
+    clients: bytes
 
     processing = part("processing")
     claims = part("claims")

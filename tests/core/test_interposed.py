@@ -67,6 +67,7 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "claim": lambda s: s.queue.claim(max_messages=5),
     "groups": lambda s: s.queue.admin.groups(),
     "shards": lambda s: s.queue.admin.shards(),
+    "clients": lambda s: s.queue.admin.clients(),
     "configure": lambda s: s.queue.admin.configure(max_dead=5_000),
     "claim_next": lambda s: s.queue.claim_next(ack=s.lease, max_messages=5),
     "claim_stale": lambda s: s.queue.claim_stale(),

@@ -194,8 +194,8 @@ LOOPING = Fired(
     FLIGHTS,
     "Leases of flights expire again and again",
     "2 messages of flights came back from expired leases in the last 10 minutes, and others in the 10 minutes before: "
-    "consumers die or hang again and again, perhaps because of a message. Each time counts a delivery, and the messages "
-    "become dead letters in the end.",
+    "consumers die or hang again and again, perhaps because of a message. Each time counts a delivery, and the "
+    "messages become dead letters in the end.",
 )
 PAUSED = Fired(
     "warning",

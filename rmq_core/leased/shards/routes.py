@@ -28,6 +28,7 @@ from rmq_core.leased.shards.managing import by_key, everywhere, found_first, ref
 _SAME = {
     publishing.publish, publishing.publish_many, inspecting.settled, inspecting.server_time,
     claiming.register_consumer, claiming.renew_consumer, configuring.configure, configuring.settings_of,
+    configuring.clients,
     history.history, history.totals, history.marks, history.mark, history.read_journal,
     publications.publication, publications.open_publication, publications.close_publication,
     grouping.groups, grouping.publications, inspecting.shards,

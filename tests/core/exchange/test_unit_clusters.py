@@ -167,10 +167,14 @@ def commands(node: Wire) -> list[list[bytes]]:
 class Beside:
     """Settings that a driver reads with every write."""
 
-    look, look_at = ("GET", b"settings"), 0.0
+    look_at = 0.0
 
     def __init__(self) -> None:
         self.taken: list[Reply] = []
+
+    def along(self, name: str) -> tuple[Any, ...]:
+        del name
+        return "GET", b"settings"
 
     def take(self, reply: Reply) -> None:
         self.taken.append(reply)

@@ -143,6 +143,7 @@ CASES: dict[str, Case] = {
     "configure": (lambda _: None, lambda queue, _: queue.admin.configure(max_deliveries=5)),
     "groups": (lambda _: None, lambda queue, _: queue.admin.groups()),
     "publications": (counted, lambda queue, _: queue.admin.publications()),
+    "clients": (lambda _: None, lambda queue, _: queue.admin.clients()),
     "settings": (lambda _: None, lambda queue, _: queue.admin.settings()),
     "extend_all": (held, lambda queue, lease: queue.extend_all([(lease, None)])),
     "close": (lambda _: None, lambda queue, _: queue.close()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig, Overflow, QueueFull, backlogs, exponential
+from rmq_core._version import __version__
 from rmq_core.admin.configuring import apply, configure
 from rmq_core.envelope.codec import nonce
 from rmq_core.errors import WrongKeyType
@@ -169,6 +171,9 @@ def test_a_publisher_that_waits_for_room_gets_it_when_the_bound_is_raised(world:
 def test_settings_are_read_about_once_a_second_in_writes_that_are_sent_anyway(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
+    queue.ack(queue.claim())  # the scripts are on the server
+    queue.publish("x")
+    engine_of(queue).present_at = {"consumer": inf}
     with world.client.monitor() as commands:
         for _ in range(5):
             queue.backlog()
@@ -176,7 +181,7 @@ def test_settings_are_read_about_once_a_second_in_writes_that_are_sent_anyway(wo
         queue.ack(queue.claim())
         world.client.echo("end")
         seen = []
-        while not seen or "end" not in seen[-1]["command"]:
+        while not seen or seen[-1]["command"] != "ECHO end":
             seen.append(commands.next_command())
     reads = [each["command"] for each in seen if "settings" in each["command"] and each["command"].startswith("GET")]
     assert reads == [f"GET {key('settings')}"]
@@ -417,3 +422,115 @@ def test_the_config_of_a_queue_object_is_the_one_in_force(world: World) -> None:
     assert queue.config.max_deliveries == 3
     queue.stats()
     assert (queue.config.max_deliveries, queue.config.lease) == (5, 9)
+
+
+def known(queue: Any) -> set[tuple[str, str, int, str, str]]:
+    return {client[:5] for client in queue.admin.clients()}
+
+
+def client_of(role: str, settings: str = "") -> tuple[str, str, int, str, str]:
+    return (role, os.uname().nodename, os.getpid(), __version__, settings)
+
+
+@pytest.mark.parametrize("layout", [{}, {"groups": "fair"}], ids=["list", "groups"])
+def test_who_waits_for_messages_is_known_and_who_published_some(world: World, layout: dict[str, Any]) -> None:
+    looking = world.queue()
+    if layout:
+        looking.admin.configure(**layout)
+    assert looking.admin.clients() == []
+    idle = world.queue(config=LeasedConfig(lease=77))
+    waiting = world.in_background(idle.claim, wait=300)
+    eventually(lambda: known(looking) == {client_of("consumer", "lease=77")})
+    publishing = world.queue(config=LeasedConfig(max_payload_bytes=500, dedup_key=str))
+    publishing.stats()
+    soon(publishing)
+    publishing.publish("x")
+    passed = client_of("publisher", "max_payload_bytes=500")
+    assert known(looking) == {client_of("consumer", "lease=77"), passed}
+    assert waiting.result().count == 1
+    assert 0 < world.client.ttl(key("clients")) <= 86_400
+
+
+@pytest.mark.parametrize("discipline", ["jobs", "reliable"])
+def test_the_clients_of_other_queues_with_stored_settings_are_known_too(world: World, discipline: str) -> None:
+    queue = world.open(discipline)
+    queue.stats()
+    for call in (lambda: queue.publish("x"), lambda: queue.ack(queue.claim(owner="worker"))):
+        for _ in range(2):  # the first call may prepare the queue before
+            queue.publish("x")
+            soon(queue)
+            call()
+    assert known(queue) == {client_of("publisher"), client_of("consumer")}
+
+
+def test_a_program_records_itself_once_a_minute_with_a_write_that_it_sends_anyway(world: World) -> None:
+    queue = world.queue()
+    queue.stats()
+
+    def recorded() -> float | None:
+        soon(queue)
+        queue.publish("x")
+        found: float | None = world.client.zscore(key("clients"), "\t".join(map(str, client_of("publisher"))))
+        return found
+
+    first = recorded()
+    assert first
+    assert [recorded() for _ in range(5)] == [first] * 5
+    engine_of(queue).present_at.clear()  # as a minute later
+    assert recorded() > first
+
+
+def test_looking_at_a_queue_is_not_using_it(world: World) -> None:
+    queue = world.queue()
+    for look in (queue.stats, queue.backlog, queue.admin.peek, queue.admin.leases):
+        soon(queue)
+        look()
+    assert queue.admin.clients() == []
+
+
+def test_a_user_who_may_not_record_itself_still_follows_the_settings(world: World) -> None:
+    name, word = "recorderless", nonce()
+    world.queue().publish("x")
+    world.queue().claim()  # the scripts are on the server
+    world.client.acl_setuser(
+        name, enabled=True, reset=True, passwords=[f"+{word}"], categories=["+@all"], channels=["*"], keys=["*"],
+        commands=["-eval"],
+    )  # fmt: skip
+    try:
+        queue = world.queue(settings=world.url.replace("://", f"://{name}:{word}@", 1))
+        queue.publish("x")
+        world.queue().admin.configure(max_deliveries=1)
+        for _ in range(2):
+            soon(queue)
+            queue.publish("x")
+        assert queue.config.max_deliveries == 1
+        assert queue.admin.clients() == []
+    finally:
+        world.client.acl_deluser(name)
+
+
+def test_a_full_server_keeps_no_record_and_tells_the_settings(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    world.queue().admin.configure(max_deliveries=1)
+    before = world.client.config_get("maxmemory")["maxmemory"]
+    world.client.config_set("maxmemory", 1)
+    try:
+        soon(queue)
+        queue.ack(lease)
+        assert queue.config.max_deliveries == 1
+        assert queue.admin.clients() == []
+    finally:
+        world.client.config_set("maxmemory", before)
+
+
+def test_a_queue_that_is_forgotten_forgets_its_clients(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    soon(queue)
+    queue.ack(lease)
+    assert known(queue) == {client_of("consumer")}
+    queue.admin.unregister()
+    assert not world.client.exists(key("clients"))
