@@ -89,6 +89,7 @@ def add_all(group: typer.Typer, *functions: Callable[..., None]) -> None:
 
 add_all(app, publish.publish, consume.consume, running.run, inspecting.stats, inspecting.peek, inspecting.leases)
 add_all(app, inspecting.groups, inspecting.publication, inspecting.publications, inspecting.shards)
+add_all(app, inspecting.clients)
 for verb in offered():
     operating.add_to(app, verb)
 add_all(

@@ -233,6 +233,23 @@ def groups(queue: Queue, *, count: Count = 20, at: At) -> None:
     show(records.GROUPS, map(records.group_row, found), f"no messages of {queue} wait in groups")
 
 
+def clients(queue: Queue, *, at: At) -> None:
+    """Show which programs consume from a queue and publish to it: host, version, settings, and when they were there.
+
+    A program records itself once a minute, with a call that it makes anyway. A consumer that waits for messages or works
+    on some is gone, or hangs, if it was not there for two minutes. A publisher is there when it publishes.
+    """
+    with at.queue(queue) as opened:
+        if not can(opened, "clients"):
+            raise lacking_verb(opened.discipline, "clients")
+        found = opened.admin.clients()
+    if at.as_json:
+        for each in found:
+            emit(records.client_record(queue, each))
+        return
+    show(records.CLIENTS, map(records.client_row, found), f"no program has recorded itself in {queue} for a day")
+
+
 _SKEWED, _MANY = 2, 1000
 
 

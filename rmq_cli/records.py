@@ -13,7 +13,17 @@ from rmq_core.admin.verbs import can
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, message_of, plain_fields
 from rmq_core.errors import MalformedMessage, UnknownPayloadKind
 from rmq_core.kernel.base import tools_of
-from rmq_core.reports import GroupStats, LeaseInfo, Publication, PublishReport, QueueStats, ReasonGroup, ShardStats
+from rmq_core.reports import (
+    PRESENT_FOR_S,
+    Client,
+    GroupStats,
+    LeaseInfo,
+    Publication,
+    PublishReport,
+    QueueStats,
+    ReasonGroup,
+    ShardStats,
+)
 
 _READ = 10_000
 
@@ -78,6 +88,7 @@ LEASES = (
 HOLDERS = ("owner", "messages", "first message")
 PUBLICATIONS = ("publication", "messages", "waiting", "leased", "acked", "dead", "removed", "publishers", "ended (UTC)")
 SHARDS = ("shard", "slot", "ready", "oldest", "delayed", "leased", "dead", "state")
+CLIENTS = ("role", "host", "pid", "version", "there", "settings")
 GROUPS = ("group", "priority", "waiting", "leases", "can be claimed", "isolated")
 
 
@@ -172,6 +183,18 @@ def shard_row(shard: ShardStats) -> tuple[object, ...]:
 def group_record(queue: str, group: GroupStats) -> dict[str, Any]:
     until = group.until.isoformat() if group.until else None
     return {"queue": queue, **group._asdict(), "until": until}
+
+
+def client_record(queue: str, client: Client) -> dict[str, Any]:
+    """Return a client as JSON; `at` is when it was there last."""
+    return {"queue": queue, **client._asdict(), "at": client.at.isoformat()}
+
+
+def client_row(client: Client) -> tuple[object, ...]:
+    """Return a client as a row under `CLIENTS`."""
+    since = time.time() - client.at.timestamp()
+    there = "now" if since < PRESENT_FOR_S else f"{ago(since)} ago"
+    return (client.role, client.host, client.pid, client.version, there, client.settings or None)
 
 
 def group_row(group: GroupStats) -> tuple[object, ...]:

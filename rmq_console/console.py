@@ -26,6 +26,7 @@ from rmq_console.shown import (
     NOTHING,
     Trend,
     attention,
+    client_shown,
     expired,
     group_shown,
     is_idle,
@@ -235,6 +236,7 @@ LOOK_S = 5.0
 CHANGE_S = 30.0
 QUEUES_A_PAGE = 50
 LEASES_LISTED = 1000
+CLIENTS_LISTED = 100
 AT_ONCE = 16
 
 
@@ -287,6 +289,8 @@ class Console:
             if stats.paused:
                 with suppress(WrongKeyType):
                     shown["pause"] = pause_reason(await queue.admin.marks())
+            if can(queue, "clients"):
+                shown["clients"] = [client_shown(each) for each in (await queue.admin.clients())[:CLIENTS_LISTED]]
             if any(each.error for each in shards):
                 leases: list[Any] = []  # which of them have messages there is not known
             elif lease_id is None:

@@ -16,7 +16,17 @@ from rmq_core.admin.verbs import Verb
 from rmq_core.messages import MESSAGE_FIELDS, Failure
 from rmq_core.observe.history import HistoryPoint
 from rmq_core.orchestrate import AlertLimits
-from rmq_core.reports import GroupStats, LeaseInfo, Publication, QueueStats, SettledRecord, ShardStats, skews
+from rmq_core.reports import (
+    PRESENT_FOR_S,
+    Client,
+    GroupStats,
+    LeaseInfo,
+    Publication,
+    QueueStats,
+    SettledRecord,
+    ShardStats,
+    skews,
+)
 
 REASONS = (
     "error", "dying", "crashing", "failing", "expired", "old", "growing", "held", "unclaimed", "paused", "isolated",
@@ -142,6 +152,12 @@ def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:
         "deadline": None if lease.deadline is None else ms_of(lease.deadline),
         "isolation": None if lease.isolation is None else str(lease.isolation),
     }
+
+
+def client_shown(client: Client) -> dict[str, Any]:
+    """Return a client, and whether it is there now."""
+    since = (datetime.now(UTC) - client.at).total_seconds()
+    return {**client._asdict(), "at": ms_of(client.at), "there": since < PRESENT_FOR_S}
 
 
 def group_shown(group: GroupStats) -> dict[str, Any]:

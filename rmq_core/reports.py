@@ -209,6 +209,10 @@ class Differing(NamedTuple):
     at: datetime
 
 
+PRESENT_FOR_S = 120.0
+"""A client is there if it recorded itself within this time; it does so about once a minute."""
+
+
 class Client(NamedTuple):
     """A program that uses a queue, as it recorded about once a minute while it did.
 

@@ -1,4 +1,5 @@
-// The leases of a queue: holder, deadline, progress and messages. The countdowns keep running between two polls.
+// The leases of a queue: holder, deadline, progress and messages, and which programs use the queue. The countdowns keep
+// running between two polls.
 
 import { api } from "./api.js";
 import { ago, count, duration, h, icon, number, plain } from "./dom.js";
@@ -17,6 +18,8 @@ export function leaseTable({ where, onChange }) {
   const labels = ["Held by", "Messages", "Claimed", "Expires"].map((label) => h("th", { scope: "col" }, label));
   const head = h("tr", {}, labels, mayEdit ? h("th", { "aria-label": "Actions" }) : null);
   const element = h("div.card.scroll", {}, h("table.leases", {}, h("thead", {}, head), body));
+  const owners = h("div.owners");
+  const whole = h("div", {}, owners, element);
   const opened = new Map(); // by id: the row with the messages of a lease; it stays while the lease exists
   let leases = [];
   let written = "";
@@ -28,8 +31,16 @@ export function leaseTable({ where, onChange }) {
       for (const id of opened.keys()) if (!leases.some((lease) => lease.id === id)) opened.delete(id);
       body.replaceChildren(...leases.flatMap((lease) => [row(lease), opened.get(lease.id)].filter(Boolean)));
     }
+    if (now !== written && mayEdit) owners.replaceChildren(...severalOf(leases).map(ownerLine));
     written = now;
     tick();
+  }
+
+  /** A line with the verbs for all leases of an owner, where a page has several of them. */
+  function ownerLine([name, some]) {
+    const left = some.reduce((sum, { count: all, settled }) => sum + all - settled, 0);
+    const buttons = verbButtons(where, "owner", { fields: { owner: name }, it: name, holder: holderOf(some[0]), whose: name, then: onChange });
+    return h("div.card.owner-line", {}, h("span", {}, owner(some[0]), h("span.faint", {}, ` ${count(left, "message")} in ${count(some.length, "lease")} on this page`)), h("span.deeds", {}, buttons));
   }
 
   function tick() {
@@ -95,8 +106,37 @@ export function leaseTable({ where, onChange }) {
     });
   }
 
-  return { element, show, tick };
+  return { element: whole, show, tick };
 }
+
+/** The owners of several leases, with these, the one of the most first; at most three. */
+function severalOf(leases) {
+  const found = Object.groupBy(leases.filter((lease) => lease.owner), (lease) => lease.owner);
+  return Object.entries(found).filter(([, some]) => some.length > 1).sort((one, other) => other[1].length - one[1].length).slice(0, 3);
+}
+
+/** Which programs consume from a queue and publish to it. */
+export function clientTable() {
+  const body = h("tbody");
+  const labels = ["Program", "Host", "Version", "There", "Settings that it passes"].map((label) => h("th", { scope: "col" }, label));
+  const about = h("p.order-note", {}, "Consumers that wait or work, and publishers, record themselves once a minute. A consumer that was not there for two minutes is gone or hangs; a publisher had nothing to publish.");
+  const element = h("section.of-groups.clients", { hidden: true, "aria-label": "Clients" }, h("h2", {}, "Clients"), about, h("div.card.scroll", {}, h("table.clients", {}, h("thead", {}, h("tr", {}, labels)), body)));
+
+  function show(clients = []) {
+    element.hidden = !clients.length;
+    body.replaceChildren(...clients.map(clientRow));
+  }
+
+  return { element, show };
+}
+
+const clientRow = ({ role, host, pid, version, settings, at, there }) =>
+  h("tr", {},
+    h("td.named", {}, role, there ? null : h("span.badge", {}, role === "consumer" ? "not there" : "idle")),
+    h("td", { "data-label": "Host" }, `${host}, pid ${pid}`),
+    h("td", { "data-label": "Version" }, version),
+    h("td.nowrap", { "data-label": "There" }, there ? "now" : ago(at)),
+    h("td", { "data-label": "Settings" }, settings || h("span.faint", {}, "defaults")));
 
 const holderOf = ({ owner, holder }) =>
   holder ? `${[holder.names.join(" › "), holder.attempt].filter(Boolean).join(", ")},` : owner || "The holder";

@@ -5,7 +5,7 @@ import { chart, legend } from "./chart.js";
 import { ago, count, duration, h, icon, number, perSecond, short } from "./dom.js";
 import { rateOf, remember, samplesOf } from "./recent.js";
 import { groupsPanel, inGroups } from "./groups.js";
-import { leaseTable } from "./leases.js";
+import { clientTable, leaseTable } from "./leases.js";
 import { messageList } from "./messages.js";
 import { badges } from "./overview.js";
 import { pager } from "./pager.js";
@@ -59,6 +59,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   let table = null;
   const only = tab === "leases" ? rest : undefined; // the id of the one lease that the address names
   const ended = h("div");
+  const clients = clientTable();
   const none = empty("check", "No leases", "Leases appear here while tasks work on messages of this queue.");
   const pages = pager((next) => {
     offset = next;
@@ -158,9 +159,10 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   function showLeases(queue) {
     if (queue.lacks.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of leases.`));
     table ??= leaseTable({ where: whereOf(queue), onChange: refresh });
-    if (!shown) panel.replaceChildren(only ? onlyLease(only, hrefOf(name, "leases")) : h("div.actions", {}, pages.element), table.element, only ? ended : none);
+    if (!shown) panel.replaceChildren(only ? onlyLease(only, hrefOf(name, "leases")) : h("div.actions", {}, pages.element), table.element, only ? ended : none, only ? "" : clients.element);
     shown = table;
     table.show(queue.listed);
+    clients.show(queue.clients);
     table.element.hidden = !queue.listed.length;
     if (only) return ended.replaceChildren(...(queue.listed.length || away(queue).length ? [] : [lastOf(queue.acked)]));
     none.hidden = queue.listed.length > 0 || queue.leases > 0;

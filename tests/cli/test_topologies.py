@@ -111,6 +111,7 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     held(queue, 2)
     walk("groups", queue)
     walk("shards", queue)
+    walk("clients", queue)
     walk("publications", queue)
     leases = walk.ids("leases")
     assert len(leases) == 2

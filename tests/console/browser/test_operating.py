@@ -70,6 +70,28 @@ def test_the_address_of_a_lease_shows_this_lease_and_later_its_ack(screen: Conso
     screen.shows("worker-2", "table.leases")
 
 
+def test_all_leases_of_an_owner_that_hangs_are_released_with_one_click(
+    screen: ConsoleScreen, opened: Opened, console: ConsoleServer
+) -> None:
+    queue = opened("work")
+    queue.publish_many([str(number) for number in range(10)])
+    for _ in range(3):
+        queue.claim(owner="etl-7/4821", lease=300, max_messages=2)
+    queue.claim(owner="etl-8/77", lease=300)
+    queue._engine.look_at = 0.0
+    queue.publish("x")  # a second later, as this is what records the publisher
+    screen.open("work", "leases")
+    screen.shows("6 messages in 3 leases on this page", ".owner-line")
+    screen.shows("publisher", "section.clients")
+    screen.click(".owner-line .deeds button")
+    screen.shows("Release all leases of etl-7/4821?", "dialog")
+    assert screen.all("dialog input") == []  # the owner is known
+    screen.click("dialog .danger")
+    screen.shows("Released 6 messages of work that etl-7/4821 held", "#toasts")
+    assert [lease.owner for lease in queue.admin.leases()] == ["etl-8/77"]
+    assert console.audit.lines[-1]["outcome"] == "done: messages made ready again: 6"
+
+
 def test_a_dead_letter_is_edited_and_retried(screen: ConsoleScreen, opened: Opened) -> None:
     queue = opened("work", max_deliveries=1)
     (letter,) = bury(queue, "bad", payload={"path": "wrong"})
