@@ -12,7 +12,7 @@ const ORDERS = {
   dead: "Dead",
 };
 const OLD_S = 5;
-const WHO = "those that cannot be read, have dead letters, an expired lease, an old message or a growing backlog, or are paused";
+const WHO = "those that cannot be read, have dead letters, failing consumers, an expired or a long lease, an old message, a growing backlog or no consumer, or are paused";
 let chosen = { by: "attention", turn: "down" }; // kept until the page is reloaded
 
 /** The control, the headers that sort, and a line that states which queues come first and how old the numbers are. */
