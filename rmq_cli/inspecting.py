@@ -236,8 +236,8 @@ def groups(queue: Queue, *, count: Count = 20, at: At) -> None:
 def clients(queue: Queue, *, at: At) -> None:
     """Show which programs consume from a queue and publish to it: host, version, settings, and when they were there.
 
-    A program records itself once a minute, with a call that it makes anyway. A consumer that waits for messages or works
-    on some is gone, or hangs, if it was not there for two minutes. A publisher is there when it publishes.
+    A program records itself once a minute, with a call that it makes anyway. A consumer that was not there for two
+    minutes is gone, or hangs: one that waits or works makes calls. A publisher is there when it publishes.
     """
     with at.queue(queue) as opened:
         if not can(opened, "clients"):
