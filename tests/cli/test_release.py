@@ -41,6 +41,20 @@ def test_a_lease_that_a_retry_has_taken_over_is_left_to_it(rmq: Rmq, queue: Leas
     assert again.records == [{"queue": "orders", "lease": "job", "released": 1}]
 
 
+def test_all_leases_of_an_owner_end_with_one_command(rmq: Rmq, queue: LeasedQueue) -> None:
+    queue.publish_many([*"abcdef"])
+    for owner in ("hung", "hung", "other"):
+        queue.claim(max_messages=2, owner=owner)
+    asked = rmq("expire-leases", "orders", "hung")  # nobody can confirm
+    assert asked.code != 0
+    assert "'hung', which holds 4 messages in 2 leases of orders" in asked.err
+    ran = rmq("expire-leases", "orders", "hung", "--reason", "it hung", "-y", "--json")
+    assert ran.records == [{"queue": "orders", "owner": "hung", "expired": 4, "dead": 0}]
+    assert [lease.owner for lease in queue.admin.leases()] == ["other"]
+    ran = rmq("release-leases", "orders", "other", "-y")
+    assert (ran.code, ran.out) == (0, "released 2 messages of orders that other held\n")
+
+
 def test_leases_and_stats_show_what_is_isolated(rmq: Rmq, queue: LeasedQueue) -> None:
     queue.publish_many([*"abcd"])
     for _ in range(2):

@@ -45,3 +45,33 @@ async def test_a_dead_letter_that_no_history_counted_is_dated_by_its_failure(
     with opened(redis_url, "work", max_deliveries=1, history=False) as queue:
         bury(queue, "bad")
     assert await reasons(page) == {"work": ["dying"]}
+
+
+async def test_failing_deliveries_are_told_while_their_message_is_leased(
+    page: httpx.AsyncClient, redis_url: str
+) -> None:
+    with opened(redis_url, "loop") as queue:
+        queue.publish("kills its workers")
+        for _ in range(5):
+            queue.nack(queue.claim())
+        queue.claim(lease=3600)
+        queue.admin.totals()  # sends the counts
+    assert await reasons(page) == {"loop": ["failing"]}
+
+
+async def test_a_lease_that_is_held_for_long_comes_before_idle_queues(page: httpx.AsyncClient, redis_url: str) -> None:
+    for number in range(60):
+        with opened(redis_url, f"idle-{number:02}") as queue:
+            queue.ack(queue.claim() if queue.publish("x") else None)
+    with opened(redis_url, "young") as queue:
+        queue.publish("x")
+        queue.claim(lease=3600)
+    with opened(redis_url, "zombie") as queue:
+        queue.publish_many([str(number) for number in range(94)])
+        lease = queue.claim(max_messages=94, owner="hung", lease=3600)
+        token, state, claimed, rest = queue.client.lindex(f"rmq:{{zombie}}:lease:{lease.id}", 0).split(b" ", 3)
+        head = b" ".join([token, state, b"%d" % (int(claimed) - 901_000), rest])
+        queue.client.lset(f"rmq:{{zombie}}:lease:{lease.id}", 0, head)
+    found = await reasons(page)
+    assert list(found)[:2] == ["zombie", "young"]
+    assert (found["zombie"], found["young"]) == (["held"], [])
