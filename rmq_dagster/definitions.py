@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import ConfigurationError, LeasedConfig
+from rmq_core import LeasedConfig
 from rmq_core.orchestrate import StatsLimits
 from rmq_dagster.assets.checks import redis_queue_checks
 from rmq_dagster.assets.dead_letters import redis_queue_dead_letters
@@ -40,8 +40,9 @@ def redis_queue_definitions(
     timedelta), without a run; None leaves both to schedules of your own. `publishers`: the assets that publish, from
     which the lineage leads to the queue. `sensor_options` are those of build_redis_queue_sensor: batch,
     max_in_flight_runs, minimum_interval_seconds, ...; a `default_status` applies to every sensor returned here. The
-    checks compare `limits`; without them a dead letter is an error. Queues with partitions have no assets, no checks
-    and no observer. `resource` is bound to `resource_key`; leave it out when another part of the project binds one.
+    checks compare `limits`; without them a dead letter is an error. With QueuePartitions, the asset, its checks and its
+    plots have partitions, and there is no asset for dead letters. `resource` is bound to `resource_key`; leave it out
+    when another part of the project binds one.
 
     >>> defs = dg.Definitions.merge(redis_queue_definitions("flights", target=departures, batch=100), others)
     """
@@ -53,9 +54,9 @@ def redis_queue_definitions(
     monitoring = _monitoring(queue, limits, publishers, options)
     letters = dg.AssetKey(dead_letters_asset_name(queue)) if isinstance(queue, str) else None
     observers = []
-    if isinstance(queue, str) and observe_every is not None:
+    if observe_every is not None:
         terms: dict[str, Any] = {"every": observe_every, "limits": limits, **options, **status}
-        observers = [redis_queue_observer(queue, asset=queue_asset_name(queue), dead_letters=letters, **terms)]
+        observers = [redis_queue_observer(queue, asset=queue_asset_name(name), dead_letters=letters, **terms)]
     return dg.Definitions(
         sensors=[doorbell, *endings, *observers],
         jobs=[redis_queue_redrive_job(queue, asset=letters, **options)],
@@ -67,15 +68,9 @@ def redis_queue_definitions(
 def _monitoring(
     queue: str | QueuePartitions, limits: StatsLimits | None, publishers: Sequence[Any], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the observable assets of a queue and of its dead letters, and the checks; nothing for partitions."""
-    if isinstance(queue, str):
-        key = queue_asset_name(queue)
-        checks = redis_queue_checks(queue, asset=key, limits=limits, **options)
-        asset = redis_queue_asset(queue, key=key, deps=publishers, **options)
-        return {"assets": [asset, redis_queue_dead_letters(queue, deps=[key], **options)], "asset_checks": [checks]}
-    if limits is not None or publishers:
-        raise ConfigurationError(
-            "limits need one queue, and publishers too; with partitions, leave them out or define an asset and checks"
-            " for each queue"
-        )
-    return {}
+    """Return the observable assets of a queue and of its dead letters, and the checks."""
+    key = queue_asset_name(named_after(queue))
+    checks = redis_queue_checks(queue, asset=key, limits=limits, **options)
+    asset = redis_queue_asset(queue, key=key, deps=publishers, **options)
+    letters = [redis_queue_dead_letters(queue, deps=[key], **options)] if isinstance(queue, str) else []
+    return {"assets": [asset, *letters], "asset_checks": [checks]}

@@ -1,7 +1,7 @@
 """`QueuePartitions`: one queue for each partition, so that the run of a partition claims that partition's messages.
 
-A partition is a permanent row in Dagster's database and a choice in its UI: use one per tenant, region or day, never
-one per message.
+A dynamic partition is a permanent row in Dagster's database and a choice in its UI: use one per tenant, region or day,
+never one per message.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ def named_after(queue: str | QueuePartitions) -> str:
     return dagster_name(queue.prefix if isinstance(queue, QueuePartitions) else queue)
 
 
+def queue_of(queue: str | QueuePartitions, partition: str | None) -> str:
+    """Return the queue of a partition; without partitions, the queue. Raises ConfigurationError for a mix of both."""
+    if isinstance(queue, str) != (partition is None):
+        raise ConfigurationError("partition must be given for queues of partitions, and for no other queue")
+    return queue.queue_of(str(partition)) if isinstance(queue, QueuePartitions) else queue
+
+
 @dataclasses.dataclass(frozen=True)
 class QueuePartitions:
     """The queues `<prefix>/<value>`, each the partition of that value in `definition`.
@@ -34,20 +41,26 @@ class QueuePartitions:
     >>> redis_queue.publish(tenants.queue("Müller & Co"), orders)
     >>> redis_queue.claimed(context, tenants.queue_of(context.partition_key))
 
-    `most`: the number of partitions at which the sensor stops adding new ones; existing ones keep working.
+    `definition`: dynamic partitions, to which the sensors add the key of each queue that they find; or partitions of
+    any other kind, such as static ones or days, where the queues of other keys are left out.
+    `most`: the number of dynamic partitions at which the sensors stop adding new ones; existing ones keep working.
     """
 
     prefix: str
-    definition: dg.DynamicPartitionsDefinition
+    definition: dg.PartitionsDefinition
     most: int = 10_000
 
     def __post_init__(self) -> None:
         if not self.prefix:
             raise ConfigurationError("prefix must be the common start of the queue names; it is empty")
-        if not self.definition.name:
+        if isinstance(self.definition, dg.DynamicPartitionsDefinition) and not self.definition.name:
             raise ConfigurationError("definition must be a DynamicPartitionsDefinition with a name")
         if self.most < 1:
             raise ConfigurationError(f"most must be at least 1, not {self.most}")
+        if isinstance(self.definition, dg.StaticPartitionsDefinition):
+            for key in self.definition.get_partition_keys():
+                if self.key(key) != key:
+                    raise ConfigurationError(f"definition has the key {key!r}, which is no part of a queue name")
 
     def queue(self, value: str) -> str:
         """Return the queue of a value, for publishing."""
@@ -84,35 +97,45 @@ class QueuePartitions:
     def left_out(self, keys: Mapping[str, str], instance: dg.DagsterInstance) -> list[str]:
         """Return the queues that get no partition. `keys`: the key of each queue.
 
-        Dagster refuses the keys of some; others are new to Dagster and exceed `most`.
+        Dagster refuses the keys of some; others are new to Dagster and exceed `most`, or are no partitions.
         """
-        known = set(instance.get_dynamic_partitions(self._name))
+        if self._dynamic is None:
+            return [queue for queue, key in keys.items() if not self.definition.has_partition_key(key)]
+        known = set(instance.get_dynamic_partitions(self._dynamic))
         refused = [queue for queue, key in keys.items() if not _is_key(key)]
         new = [queue for queue, key in keys.items() if _is_key(key) and key not in known]
         return [*refused, *new[max(0, self.most - len(known)) :]]
 
     def refusal(self, left_out: Sequence[str]) -> str:
         """Return why queues are left out, and what to do."""
+        if self._dynamic is None:
+            return (
+                f"{_some(left_out)} left out, all others served: what follows {self.prefix + '/'!r} in a name must be"
+                " one of the partitions that exist by now."
+            )
         keys = self.among(left_out)
         refused = [name for name in left_out if not _is_key(keys[name])]
         new = [name for name in left_out if _is_key(keys[name])]
         why = {
             f"what follows {self.prefix + '/'!r} in a name must be 1 to {LONGEST} characters without {REFUSED!r}, which"
             " Dagster refuses. Move the messages to the queue that QueuePartitions.queue returns.": refused,
-            f"there are most={self.most:,} partitions {self._name!r} already. If the name is a typing error, consume"
+            f"there are most={self.most:,} partitions {self._dynamic!r} already. If the name is a typing error, consume"
             " its messages and run `rmq queues forget`; else raise `most` or delete partitions.": new,
         }
         return " ".join(f"{_some(names)} left out, all others served: {text}" for text, names in why.items() if names)
 
     def request(self, keys: Sequence[str], instance: dg.DagsterInstance) -> list[dg.AddDynamicPartitionsRequest]:
         """Add the partitions that Dagster does not know yet."""
-        known = set(instance.get_dynamic_partitions(self._name))  # one query; one for each key took seconds
+        if not isinstance(self.definition, dg.DynamicPartitionsDefinition):
+            return []
+        known = set(instance.get_dynamic_partitions(str(self._dynamic)))  # one query; one for each key took seconds
         missing = [key for key in dict.fromkeys(keys) if key not in known]
         return [self.definition.build_add_request(missing)] if missing else []
 
     @property
-    def _name(self) -> str:
-        return str(self.definition.name)
+    def _dynamic(self) -> str | None:
+        """The name of dynamic partitions; None for those of another kind."""
+        return self.definition.name if isinstance(self.definition, dg.DynamicPartitionsDefinition) else None
 
 
 def _is_key(key: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, RedisSettings
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, RedisSettings, WorkQueue, open_queue
 from rmq_core.orchestrate import OnSettled, Outbox, publishing_as
 from rmq_core.reports import PublishReport, QueueStats
 from rmq_core.tracing import traced
@@ -283,6 +283,16 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
             return
         with self._made(name, behaviour) as opened:
             yield opened
+
+    @contextmanager
+    def opened(self, name: str, config: LeasedConfig | None, discipline: str) -> Iterator[WorkQueue]:
+        """Yield a queue of any discipline, to look at it."""
+        if discipline == LeasedQueue.discipline:
+            with self._briefly(name, config) as queue:
+                yield queue
+        else:
+            with self.client() as redis, closing(open_queue(redis, name, discipline)) as other:
+                yield other
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Remember the run, for messages that a thread of a step publishes."""

@@ -3,6 +3,7 @@
 
 import dataclasses
 import datetime as dt
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ import dagster as dg
 from rmq_core import ConfigurationError, LeasedConfig
 from rmq_core.orchestrate import LimitBounds, StatsLimits
 from rmq_core.reports import QueueStats
+from rmq_dagster.assets.queue import records_of
 from rmq_dagster.names import dagster_name
+from rmq_dagster.partitions import QueuePartitions, named_after, queue_of
 from rmq_dagster.resources import resource_in
 from rmq_dagster.runs.identity import PUBLICATION
 
@@ -41,28 +44,23 @@ class QueueLimits(StatsLimits):
 
 
 def redis_queue_checks(
-    queue: str,
+    queue: str | QueuePartitions,
     *,
     asset: Any,
     limits: StatsLimits | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
     blocking: bool = False,
+    discipline: str = "leased",
 ) -> dg.AssetChecksDefinition:
     """Return checks named `<queue>_depth`, ... on the publishing asset, the consuming asset, or the queue's own.
 
-    Without `limits` any dead letter is an error, and nothing else is checked.
+    Without `limits` any dead letter is an error, and nothing else is checked. With QueuePartitions, each partition is
+    checked. discipline: as for redis_queue_asset.
     """
-    checks = QueueChecks(queue, asset, limits or QueueLimits(), blocking=blocking)
-
-    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        resource = resource_in(context, resource_key)
-        yield from checks.results(context.instance, resource.stats(queue, config))
-
-    decorated = dg.multi_asset_check(
-        name=f"{dagster_name(queue)}_checks", specs=list(checks.specs.values()), required_resource_keys={resource_key}
+    return QueueChecks(queue, asset, limits or QueueLimits(), blocking=blocking).defined(
+        f"{named_after(queue)}_checks", config, resource_key, discipline
     )
-    return decorated(check)
 
 
 def redis_queue_publication_check(
@@ -104,27 +102,50 @@ def redis_queue_publication_check(
 class QueueChecks:
     """The checks of a queue on an asset: their specifications and their results."""
 
-    def __init__(self, queue: str, asset: Any, limits: StatsLimits, *, blocking: bool = False) -> None:
-        self.limits, self.given = limits, limits.given()
+    def __init__(
+        self, queue: str | QueuePartitions, asset: Any, limits: StatsLimits, *, blocking: bool = False
+    ) -> None:
+        self.queue, self.limits, self.given = queue, limits, limits.given()
         if not self.given:
             raise ConfigurationError("limits must set at least one limit: there is nothing to check")
-        self.specs = {
-            name: dg.AssetCheckSpec(
-                f"{dagster_name(queue)}_{name}", asset=asset, blocking=blocking, description=_described(name, limit)
-            )
-            for name, limit in self.given.items()
-        }
+        named, partitions = named_after(queue), queue.definition if isinstance(queue, QueuePartitions) else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dg.PreviewWarning)  # partitions of checks; the caller did not choose them
+            self.specs = {
+                name: dg.AssetCheckSpec(
+                    f"{named}_{name}", asset=asset, blocking=blocking, description=_described(name, limit),
+                    partitions_def=partitions,
+                )
+                for name, limit in self.given.items()
+            }  # fmt: skip
 
     @property
     def asset_key(self) -> dg.AssetKey:
         """Return the key of the asset that is checked."""
         return next(iter(self.specs.values())).asset_key
 
-    def results(self, instance: dg.DagsterInstance, stats: QueueStats) -> Iterator[dg.AssetCheckResult]:
+    def defined(
+        self, name: str, config: LeasedConfig | None, resource_key: str, discipline: str
+    ) -> dg.AssetChecksDefinition:
+        """Return the checks in a form that runs can execute. name: that of their op."""
+
+        def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+            partition = None if isinstance(self.queue, str) else context.partition_key
+            resource = resource_in(context, resource_key)
+            with resource.opened(queue_of(self.queue, partition), config, discipline) as queue:
+                stats = queue.stats()
+            yield from self.results(context.instance, stats, partition)
+
+        specs = list(self.specs.values())
+        return dg.multi_asset_check(name=name, specs=specs, required_resource_keys={resource_key})(check)
+
+    def results(
+        self, instance: dg.DagsterInstance, stats: QueueStats, partition: str | None = None
+    ) -> Iterator[dg.AssetCheckResult]:
         """Yield the result of each check for a queue with these counts."""
         measured = self.limits.measure(stats)
         for name, spec in self.specs.items():
-            value = measured[name] if name in measured else _silence(instance, spec.asset_key)
+            value = measured[name] if name in measured else _silence(instance, spec.asset_key, partition)
             yield _result(spec, self.given[name], value)
 
 
@@ -151,14 +172,9 @@ def _described(name: str, limit: LimitBounds) -> str:
     return f"{name.replace('_', ' ')} of the queue: {', '.join(bounds)}"
 
 
-def _silence(instance: dg.DagsterInstance, key: dg.AssetKey) -> float | None:
+def _silence(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None) -> float | None:
     """Return the seconds since the asset was materialized or observed; None when it never was."""
-    seen = [
-        event.timestamp
-        for event in (
-            instance.get_latest_materialization_event(key),
-            next(iter(instance.fetch_observations(key, limit=1).records), None),
-        )
-        if event is not None
-    ]
+    records = records_of(key, partition)
+    found = (instance.fetch_materializations(records, limit=1), instance.fetch_observations(records, limit=1))
+    seen = [event.timestamp for each in found for event in each.records]
     return max(0.0, dt.datetime.now(dt.UTC).timestamp() - max(seen)) if seen else None

@@ -11,23 +11,25 @@ works, `eager()` requests no other one.
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
 
-from rmq_core import LeasedConfig, LeasedQueue, MalformedMessage
+from rmq_core import LeasedConfig, MalformedMessage, Unsupported, WorkQueue
 from rmq_core.orchestrate import depth
 from rmq_core.reports import QueueStats
 from rmq_dagster.names import console_link, dagster_name
+from rmq_dagster.partitions import QueuePartitions, named_after, queue_of
 from rmq_dagster.resources import resource_in
 from rmq_dagster.runs.identity import DATA_VERSION
 
 SAME_WORK_S = 60
 
 
-def data_version(queue: LeasedQueue, stats: QueueStats, instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
-    """Return the version of the queue's present content; that of its last observation if nothing can be claimed."""
-    before, now_ms = last_version(instance, key), int(time.time() * 1000)
+def data_version(queue: WorkQueue, stats: QueueStats, before: str | None) -> str | None:
+    """Return the version of the queue's present content; `before`, that of its last observation, if it has no work."""
+    now_ms = int(time.time() * 1000)
     work = None if stats.paused else _work(queue)
     if work is None:
         return before
@@ -36,32 +38,41 @@ def data_version(queue: LeasedQueue, stats: QueueStats, instance: dg.DagsterInst
     return before if still else f"{work}@{now_ms}"
 
 
-def last_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+def last_version(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None = None) -> str | None:
     """Return the version in the last observation of an asset; None without an observation or a version."""
-    observation = last_observation(instance, key)
+    observation = last_observation(instance, key, partition)
     return observation.tags.get(DATA_VERSION) if observation else None
 
 
-def last_observation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.AssetObservation | None:
-    """Return the last observation of an asset."""
-    seen = next(iter(instance.fetch_observations(key, limit=1).records), None)
+def last_observation(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None = None
+) -> dg.AssetObservation | None:
+    """Return the last observation of an asset, or of one of its partitions."""
+    seen = next(iter(instance.fetch_observations(records_of(key, partition), limit=1).records), None)
     return seen.asset_observation if seen else None
 
 
-def _work(queue: LeasedQueue) -> str | None:
+def records_of(key: dg.AssetKey, partition: str | None) -> dg.AssetRecordsFilter:
+    """Return the filter for the events of an asset, or of one of its partitions."""
+    return dg.AssetRecordsFilter(key, asset_partitions=None if partition is None else [partition])
+
+
+def _work(queue: WorkQueue) -> str | None:
     """Return a text that differs as soon as messages came, were settled or came back; None if nothing is ready."""
     next_one = _next_one(queue)
     if next_one is None:
         return None
     # Clients report their counts about once a second, or never. The next message tells the rest: a queue that was
     # drained and published to has another one, and a message that came back has one more delivery.
-    totals = queue.admin.totals()
-    came = totals.published + totals.redriven
-    left = totals.acked + totals.nacked + totals.released + totals.reclaimed
+    came = left = 0
+    with suppress(Unsupported):  # a discipline without a history
+        totals = queue.admin.totals()
+        came = totals.published + totals.redriven
+        left = totals.acked + totals.nacked + totals.released + totals.reclaimed
     return f"{came}:{left}:{next_one}"
 
 
-def _next_one(queue: LeasedQueue) -> str | None:
+def _next_one(queue: WorkQueue) -> str | None:
     """Return what identifies the next delivery of a message; None if nothing is ready."""
     try:
         return next((f"{message.id}:{message.deliveries}" for message in queue.admin.peek(1)), None)
@@ -70,29 +81,39 @@ def _next_one(queue: LeasedQueue) -> str | None:
 
 
 def redis_queue_asset(
-    queue: str,
+    queue: str | QueuePartitions,
     *,
     key: str | Sequence[str] | dg.AssetKey | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
+    discipline: str = "leased",
     **asset_options: Any,
 ) -> dg.AssetsDefinition:
     """Return an observable asset for a queue: depth, age of the oldest message and dead letters, plotted over time.
 
-    Its data version changes only while messages are ready, so `AutomationCondition.eager()` downstream fires for work.
-    The asset's key is the queue's name, all but ASCII letters and digits replaced by `_`, unless `key` is given.
-    `asset_options` go to Dagster's AssetSpec: deps (the assets that publish), group_name, description, owners, kinds
-    ({"redis"}), tags, ...
+    With QueuePartitions it is one asset, with a plot for each partition. Its data version changes only while messages
+    are ready, so `AutomationCondition.eager()` downstream fires for work. The asset's key is the queue's name, or the
+    prefix, all but ASCII letters and digits replaced by `_`, unless `key` is given. discipline: of a queue that is not
+    a LeasedQueue; `config` is for those only. `asset_options` go to Dagster's AssetSpec: deps (the assets that
+    publish), group_name, description, owners, kinds ({"redis"}), tags, ...
     """
-    described = {"description": f"The Redis queue {queue!r}.", "kinds": {"redis"}}
-    spec = dg.AssetSpec(dagster_name(queue) if key is None else key, **{**described, **asset_options})
+    spec = dg.AssetSpec(named_after(queue) if key is None else key, **{**_described(queue), **asset_options})
 
     def observe(context: dg.OpExecutionContext) -> dg.ObserveResult:
+        partition = None if isinstance(queue, str) else context.partition_key
         resource = resource_in(context, resource_key)
-        observed = resource.queue(queue, config)
-        return observation(observed, observed.stats(), context.instance, spec.key)
+        with resource.opened(queue_of(queue, partition), config, discipline) as observed:
+            return observation(observed, observed.stats(), context.instance, spec.key, partition)
 
     return observable(spec, observe, resource_key)
+
+
+def _described(queue: str | QueuePartitions) -> dict[str, Any]:
+    """Return the attributes of a queue's asset that the caller may replace."""
+    if isinstance(queue, str):
+        return {"description": f"The Redis queue {queue!r}.", "kinds": {"redis"}, "metadata": about(queue)}
+    described = f"The Redis queues {queue.queue_of('…')!r}, one for each partition."
+    return {"description": described, "kinds": {"redis"}, "partitions_def": queue.definition}
 
 
 def observable(
@@ -109,10 +130,10 @@ def observable(
 
 
 def observation(
-    queue: LeasedQueue, stats: QueueStats, instance: dg.DagsterInstance, key: dg.AssetKey
+    queue: WorkQueue, stats: QueueStats, instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None = None
 ) -> dg.ObserveResult:
     """Return what a queue holds, with the data version of its content."""
-    version = data_version(queue, stats, instance, key)
+    version = data_version(queue, stats, last_version(instance, key, partition))
     return dg.ObserveResult(
         asset_key=key,
         metadata={**about(queue.name), **measured(stats)},

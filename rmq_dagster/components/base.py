@@ -13,7 +13,7 @@ from pydantic import Field
 from rmq_core import ConfigurationError, LeasedConfig
 from rmq_core.orchestrate import OnSettled
 from rmq_dagster.names import dagster_name, queue_asset_name
-from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.resources import RedisQueueResource, resource_in
 
 
@@ -127,14 +127,14 @@ class MessageAssetComponent(QueueComponent):
 
     @property
     def spec(self) -> dg.AssetSpec:
-        """Return the asset's specification, with its partitions, or with the queue as the asset that it depends on."""
-        queues = self.queues
+        """Return the asset's specification, with its partitions, and with the queue as the asset that it depends on."""
+        queues, spec = self.queues, self.asset
         if isinstance(queues, QueuePartitions):
-            return self.asset.replace_attributes(partitions_def=queues.definition)
-        upstream = dg.AssetKey(queue_asset_name(queues))
-        if not self.lineage or any(dep.asset_key == upstream for dep in self.asset.deps):
-            return self.asset
-        return self.asset.merge_attributes(deps=[upstream])
+            spec = spec.replace_attributes(partitions_def=queues.definition)
+        upstream = dg.AssetKey(queue_asset_name(named_after(queues)))
+        if not self.lineage or any(dep.asset_key == upstream for dep in spec.deps):
+            return spec
+        return spec.merge_attributes(deps=[upstream])
 
     def queue_of_run(self, context: dg.AssetExecutionContext) -> str:
         """Return the queue of a run."""

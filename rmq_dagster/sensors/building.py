@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import json
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeAlias
 
 import dagster as dg
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
-from rmq_core.orchestrate import StatsLimits
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, WorkQueue
+from rmq_core.orchestrate import StatsLimits, depth
+from rmq_core.reports import QueueStats
 from rmq_dagster.assets.checks import QueueChecks, QueueLimits
 from rmq_dagster.assets.dead_letters import Letters
 from rmq_dagster.assets.queue import observation
-from rmq_dagster.names import dagster_name
 from rmq_dagster.partitions import QueuePartitions, named_after
 from rmq_dagster.resources import REPEAT_AFTER_S, resource_in
 from rmq_dagster.runs.holders import ADVICE, frees_slots, pools_of
 from rmq_dagster.runs.identity import DATA_VERSION
 from rmq_dagster.runs.requested import repository_of
-from rmq_dagster.runs.requesting import Doorbell
+from rmq_dagster.runs.requesting import QUEUES_LOOKED_AT, Doorbell, some
 
 TICK_EVERY_S = 10  # at Dagster's default of 30, messages of a deleted run would wait for more than 30 s
 
@@ -93,10 +94,11 @@ def _seconds(duration: dt.timedelta | float | None) -> float | None:
 
 
 OBSERVE_EVERY_S = 300
+Seen: TypeAlias = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 
 def redis_queue_observer(
-    queue: str,
+    queue: str | QueuePartitions,
     *,
     asset: Any,
     every: dt.timedelta | float = OBSERVE_EVERY_S,
@@ -108,47 +110,88 @@ def redis_queue_observer(
 ) -> dg.SensorDefinition:
     """Return a sensor that reports the content of `queue` as an observation of `asset`, and the results of its checks.
 
+    With QueuePartitions, it observes and checks each partition that holds messages, and once more when it is empty.
     asset: the key of redis_queue_asset. limits: as in redis_queue_checks; None checks dead letters only. every: seconds
     or timedelta between two observations. dead_letters: the key of redis_queue_dead_letters, which is observed too when
     they have changed. `sensor_options` go to `dagster.sensor`: name, default_status, ...
     """
-    every_s = every.total_seconds() if isinstance(every, dt.timedelta) else every
-    if not every_s >= 1:  # written so that NaN fails
-        raise ConfigurationError(f"observe_every must be at least 1 s, not {every_s}; None switches the observer off")
     checks = QueueChecks(queue, asset, limits or QueueLimits())
-    name = sensor_options.pop("name", None) or f"{dagster_name(queue)}_observer"
+    options = observer_options(every, resource_key, sensor_options)
+    name = options.pop("name", None) or f"{named_after(queue)}_observer"
 
-    @dg.sensor(
-        name=name, required_resource_keys={resource_key}, minimum_interval_seconds=int(every_s), **sensor_options
-    )
+    @dg.sensor(name=name, **options)
     def observer(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
-        resource = resource_in(context, resource_key)
-        with resource.ticking(config) as (redis, peeking), LeasedQueue(redis, queue, peeking) as observed:
-            stats = observed.stats()
-            seen = [observation(observed, stats, context.instance, checks.asset_key)]
-            if dead_letters is not None:
-                letters = Letters(observed)
-                if letters.changed(context.instance, dead_letters):
-                    seen.append(letters.observation(context.instance, dead_letters))
-        judged = [_evaluation(result) for result in checks.results(context.instance, stats)]
-        return dg.SensorResult(asset_events=[*map(reported, seen), *judged])
+        with resource_in(context, resource_key).ticking(config) as (redis, peeking):
+            if isinstance(queue, QueuePartitions):
+                return _partitions_seen(context, redis, peeking, queue, checks)
+            with LeasedQueue(redis, queue, peeking) as observed:
+                events = look(observed, checks, context.instance)[1]
+                if dead_letters is not None:
+                    letters = Letters(observed)
+                    if letters.changed(context.instance, dead_letters):
+                        events.insert(1, reported(letters.observation(context.instance, dead_letters)))
+        return dg.SensorResult(asset_events=events)
 
     return observer
 
 
-def reported(seen: dg.ObserveResult) -> dg.AssetObservation:
+def observer_options(every: dt.timedelta | float, resource_key: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a sensor that observes. Raises ConfigurationError."""
+    every_s = every.total_seconds() if isinstance(every, dt.timedelta) else every
+    if not every_s >= 1:  # written so that NaN fails
+        raise ConfigurationError(f"observe_every must be at least 1 s, not {every_s}; None switches the observer off")
+    return {**options, "required_resource_keys": {resource_key}, "minimum_interval_seconds": int(every_s)}
+
+
+def look(
+    queue: WorkQueue, checks: QueueChecks, instance: dg.DagsterInstance, partition: str | None = None
+) -> tuple[QueueStats, list[Seen]]:
+    """Return what a queue holds, and the events that report it: an observation and the results of the checks."""
+    stats = queue.stats()
+    seen = observation(queue, stats, instance, checks.asset_key, partition)
+    judged = [_evaluation(result, partition) for result in checks.results(instance, stats, partition)]
+    return stats, [reported(seen, partition), *judged]
+
+
+def _partitions_seen(
+    context: dg.SensorEvaluationContext,
+    redis: Any,
+    config: LeasedConfig,
+    queue: QueuePartitions,
+    checks: QueueChecks,
+) -> dg.SensorResult:
+    """Observe the partitions with messages, and those that had some at the last tick, which the cursor names."""
+    keys = queue.holding(redis, config) | {queue.queue_of(key): key for key in json.loads(context.cursor or "[]")}
+    if left_out := queue.left_out(keys, context.instance):
+        context.log.warning(queue.refusal(left_out))
+    events: list[Seen] = []
+    full = []
+    names = some(keys.keys() - set(left_out), QUEUES_LOOKED_AT)
+    for name in names:
+        with LeasedQueue(redis, name, config) as observed:
+            stats, found = look(observed, checks, context.instance, keys[name])
+        events += found
+        full += [keys[name]] if depth(stats) or stats.dead else []
+    return dg.SensorResult(
+        asset_events=events,
+        dynamic_partitions_requests=queue.request([keys[name] for name in names], context.instance) or None,
+        cursor=json.dumps(sorted(full)),
+    )
+
+
+def reported(seen: dg.ObserveResult, partition: str | None = None) -> dg.AssetObservation:
     """Return the event for an observation that is made outside a run."""
     if seen.asset_key is None:
         raise AssertionError("an observation of a queue names its asset")
     tags = {} if seen.data_version is None else {DATA_VERSION: seen.data_version.value}
-    return dg.AssetObservation(seen.asset_key, metadata=seen.metadata, tags=tags)
+    return dg.AssetObservation(seen.asset_key, metadata=seen.metadata, tags=tags, partition=partition)
 
 
-def _evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+def _evaluation(result: dg.AssetCheckResult, partition: str | None) -> dg.AssetCheckEvaluation:
     """Return the event for a check that is evaluated outside a run."""
     if result.asset_key is None or result.check_name is None:
         raise AssertionError("the checks of a queue name their asset and themselves")
     return dg.AssetCheckEvaluation(
         asset_key=result.asset_key, check_name=result.check_name, passed=result.passed, metadata=result.metadata,
-        severity=result.severity, description=result.description,
+        severity=result.severity, description=result.description, partition=partition,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Match
 from rmq_core.orchestrate import acting_as
 from rmq_dagster.assets.dead_letters import Letters
 from rmq_dagster.names import console_link
-from rmq_dagster.partitions import QueuePartitions, named_after
+from rmq_dagster.partitions import QueuePartitions, named_after, queue_of
 from rmq_dagster.resources import resource_in
 from rmq_dagster.runs.identity import QUEUE, REDRIVEN
 from rmq_dagster.sensors.building import reported
@@ -61,7 +61,7 @@ def redis_queue_redrive_job(
     @dg.op(name=f"redrive_{named}", required_resource_keys={resource_key}, out=dg.Out(int))
     def redrive(context: dg.OpExecutionContext, config: RedriveConfig) -> int:
         resource = resource_in(context, resource_key)
-        opened = resource.queue(_queue_of(queue, config.partition), settings)
+        opened = resource.queue(queue_of(queue, config.partition), settings)
         with acting_as(f"dagster:{context.job_name}/{context.run.run_id}"):  # for the history and the journal
             moved = opened.admin.redrive(config.max_messages, where=config.match())
         _report(context, opened, moved)
@@ -73,12 +73,6 @@ def redis_queue_redrive_job(
         redrive()
 
     return dg.job(name=name or f"{named}_redrive", description=f"Redrive chosen dead letters of {named!r}.")(job)
-
-
-def _queue_of(queue: str | QueuePartitions, partition: str | None) -> str:
-    if isinstance(queue, str) != (partition is None):
-        raise ConfigurationError("partition must be given for queues of partitions, and for no other queue")
-    return queue.queue_of(str(partition)) if isinstance(queue, QueuePartitions) else queue
 
 
 def _report(context: dg.OpExecutionContext, queue: LeasedQueue, moved: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from rmq_core import ConfigurationError
 from rmq_dagster import (
+    Limit,
     QueueLimits,
     QueuePartitions,
     RedisQueueResource,
@@ -38,16 +39,17 @@ def test_one_call_makes_a_doorbell_status_sensors_an_asset_and_a_check_for_dead_
     assert [key.name for key in graph.asset_check_keys] == ["shop_orders_dead_letters"]
 
 
-def test_queues_of_partitions_have_sensors_only_and_no_limits() -> None:
+def test_queues_of_partitions_have_one_asset_whose_partitions_are_checked() -> None:
     tenants = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants"))
-    assert names(redis_queue_definitions(tenants, target=invoices)) == {
-        "orders_doorbell",
-        "orders_on_failure",
-        "orders_on_cancel",
-        "orders_on_canceling",
-    }
-    with pytest.raises(ConfigurationError, match="limits need one queue"):
-        redis_queue_definitions(tenants, target=invoices, limits=QueueLimits())
+    limits = QueueLimits(depth=Limit(warn=9))
+    defs = redis_queue_definitions(tenants, target=invoices, limits=limits, publishers=["till"], resource=RESOURCE)
+    made = ("doorbell", "on_failure", "on_cancel", "on_canceling", "observer")
+    assert names(defs) == {f"orders_{sensor}" for sensor in made}
+    graph = defs.resolve_asset_graph()
+    node = graph.get(dg.AssetKey("orders_queue"))
+    assert (node.partitions_def, node.parent_keys) == (tenants.definition, {dg.AssetKey("till")})
+    checks = [graph.get(key) for key in graph.asset_check_keys]
+    assert [each.partitions_def for each in checks] == [tenants.definition] * 2
 
 
 @pytest.mark.parametrize("define", [redis_queue_definitions, build_redis_queue_sensor, redis_queue_redrive_job])
