@@ -68,6 +68,22 @@ class SensorScaffolder(dg.Scaffolder[Any]):
         dg.scaffold_component(request, request.params.model_dump(exclude_none=True))
 
 
+class ServerParameters(BaseModel):
+    """Scaffold parameters of the queues of a server."""
+
+    url_variable: str = Field(default="RMQ_URL", description="The environment variable that has the server's URL.")
+
+
+class ServerScaffolder(SensorScaffolder):
+    """Write the defs.yaml of the queues of a server."""
+
+    parameters = ServerParameters
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        url = "{{ env." + request.params.url_variable + " }}"
+        dg.scaffold_component(request, {"server": {"url": url}})
+
+
 class AssetScaffolder(SensorScaffolder):
     """Write the defs.yaml of an asset with these attributes, and beside it the file that they name, with its code."""
 

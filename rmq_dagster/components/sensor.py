@@ -40,8 +40,30 @@ class LimitsSettings(dg.Model, dg.Resolvable):
         return QueueLimits(**{name: Limit(**bounds) for name, bounds in self.model_dump().items() if bounds})
 
 
+class Observing(dg.Model):
+    """Fields of a component that observes queues."""
+
+    running: bool = Field(default=True, description="Whether the sensors are switched on by default.")
+    observe_every_seconds: float | None = Field(
+        default=OBSERVE_EVERY_S,
+        description="How often the queue is observed and its checks are evaluated, by a sensor and without a run; null"
+        " leaves both to schedules of your own. At least 1.",
+    )
+    limits: LimitsSettings | None = Field(default=None, description="Limits to check; by default only dead letters.")
+
+    @property
+    def default_status(self) -> dg.DefaultSensorStatus:
+        """Return whether the sensors are on when Dagster sees them for the first time."""
+        return dg.DefaultSensorStatus.RUNNING if self.running else dg.DefaultSensorStatus.STOPPED
+
+    @property
+    def given_limits(self) -> QueueLimits | None:
+        """Return the limits in the form that the checks take, or None if there are none."""
+        return None if self.limits is None else self.limits.limits()
+
+
 @dg.scaffold_with(SensorScaffolder)
-class RedisQueueSensorComponent(QueueComponent):
+class RedisQueueSensorComponent(Observing, QueueComponent):
     """A sensor that requests runs while a queue has work, status sensors, and the queue as an asset with checks."""
 
     target: str = Field(description="The assets that a run works on: a key, or a selection such as `group:flights`.")
@@ -62,14 +84,6 @@ class RedisQueueSensorComponent(QueueComponent):
         description="Count, and with claim_for_seconds claim, only messages of these groups; the runs claim the same.",
     )
     minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; None: 10.")
-    running: bool = Field(default=True, description="Whether the sensors are switched on by default.")
-    observe_every_seconds: float | None = Field(
-        default=OBSERVE_EVERY_S,
-        description="How often the queue is observed and its checks are evaluated, by a sensor and without a run; null"
-        " leaves both to schedules of your own. At least 1.",
-    )
-    limits: LimitsSettings | None = Field(default=None, description="Limits to check; by default only dead letters.")
-
     publishers: list[dg.ResolvedAssetKey] = Field(
         default=[], description="The assets that publish: the lineage leads from them to the asset of the queue."
     )
@@ -77,17 +91,16 @@ class RedisQueueSensorComponent(QueueComponent):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
         """Return the sensors, the asset and its checks."""
         return redis_queue_definitions(
-            self.queues, target=self.target, limits=None if self.limits is None else self.limits.limits(),
+            self.queues, target=self.target, limits=self.given_limits,
             config=self.config, resource_key=self.resource_key, observe_every=self.observe_every_seconds,
             publishers=self.publishers, **self.sensor_options(),
         )  # fmt: skip
 
     def sensor_options(self) -> dict[str, Any]:
         """Return the options for build_redis_queue_sensor."""
-        status = dg.DefaultSensorStatus.RUNNING if self.running else dg.DefaultSensorStatus.STOPPED
         return {
             "batch": self.batch, "max_in_flight_runs": self.max_in_flight_runs, "min_messages": self.min_messages,
             "max_age": self.max_age_seconds, "repeat_after": self.repeat_after_seconds,
             "claim_for": self.claim_for_seconds, "minimum_interval_seconds": self.minimum_interval_seconds,
-            "default_status": status, "groups": self.groups,
+            "default_status": self.default_status, "groups": self.groups,
         }  # fmt: skip

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,13 @@ from rmq_dagster import RedisQueueResource, resources
 from tests.dagster.pipeline import CONFIG
 
 _names = itertools.count(1)
+PYPROJECT = """
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "scaffolded_shop"
+"""
 
 
 @pytest.fixture(scope="session")
@@ -87,3 +95,17 @@ def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def seen(tmp_path: Path) -> Path:
     """The file in which drivers record what they received."""
     return tmp_path / "seen.jsonl"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of definitions in which nothing has been scaffolded yet."""
+    package = tmp_path / "scaffolded_shop"
+    (package / "defs").mkdir(parents=True)
+    for folder in (package, package / "defs"):
+        (folder / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in [name for name in sys.modules if name.partition(".")[0] == package.name]:
+        monkeypatch.delitem(sys.modules, module)  # another test's project has the same name
+    return tmp_path
