@@ -4,7 +4,7 @@
 import dataclasses
 import datetime as dt
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dagster as dg
@@ -67,14 +67,15 @@ def redis_queue_publication_check(
     queue: str,
     *,
     asset: Any,
-    publication: str | None = None,
+    publication: str | Callable[[str], str] | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
 ) -> dg.AssetChecksDefinition:
     """Return a check `<queue>_publication`: all messages of a publication are done, and none of them is dead.
 
-    Its metadata are the counts. publication: None for the one whose end the run was requested for, by
-    `redis_queue_publication_sensor`; a run without one raises ConfigurationError.
+    Its metadata are the counts. publication: its name, or a function that returns the name for the partition of the
+    run; None for the one whose end the run was requested for, by `redis_queue_publication_sensor`: a run without one
+    raises ConfigurationError.
     """
 
     @dg.asset_check(
@@ -82,7 +83,8 @@ def redis_queue_publication_check(
         description=f"All messages of the publication in the queue {queue!r} are done, and none is dead.",
     )  # fmt: skip
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        name = publication or context.run.tags.get(PUBLICATION)
+        fixed = publication(context.partition_key) if callable(publication) else publication
+        name = fixed or context.run.tags.get(PUBLICATION)
         if name is None:
             raise ConfigurationError(
                 f"publication: this run has no tag {PUBLICATION}, because no redis_queue_publication_sensor requested"

@@ -6,7 +6,7 @@ cursor is lost. The cursor only keeps ticks from requesting again what ended lon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dagster as dg
@@ -27,6 +27,7 @@ def redis_queue_publication_sensor(
     *,
     target: Any,
     prefix: str = "",
+    partition: Callable[[str], str | None] | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
     **sensor_options: Any,
@@ -36,8 +37,9 @@ def redis_queue_publication_sensor(
     A publication ends again, and a run is requested again, when messages are added to it later, or redriven. The first
     tick also requests runs for those that ended within the last week. The run has the tag `rmq/publication`.
 
-    prefix: only publications whose names begin with it. `sensor_options` go to `dagster.sensor`: name,
-    minimum_interval_seconds (10), default_status, ...
+    prefix: only publications whose names begin with it. partition: returns the partition of `target` for the name of a
+    publication, such as the day of "uploads 2026-11-27"; None for one that needs no run. `sensor_options` go to
+    `dagster.sensor`: name, minimum_interval_seconds (10), default_status, ...
     """
     name = sensor_options.pop("name", None) or f"{dagster_name(queue)}_publications"
 
@@ -49,17 +51,19 @@ def redis_queue_publication_sensor(
         since = int(context.cursor or 0)
         ends = {each.name: round(each.ended.timestamp() * 1000) for each in reversed(found) if each.ended}
         recent = {name: ms for name, ms in ends.items() if ms > since - _AGAIN_MS}
+        keys = {name: None if partition is None else partition(name) for name in recent}
+        wanted = [name for name in recent if partition is None or keys[name] is not None]
         return dg.SensorResult(
-            run_requests=[_request(queue, name, ms) for name, ms in recent.items()],
-            skip_reason=None if recent else _unfinished(queue, [each for each in found if not each.done]),
+            run_requests=[_request(queue, name, recent[name], keys[name]) for name in wanted],
+            skip_reason=None if wanted else _unfinished(queue, [each for each in found if not each.done]),
             cursor=str(max([since, *recent.values()])),
         )
 
     return ended
 
 
-def _request(queue: str, name: str, ended_ms: int) -> dg.RunRequest:
-    return dg.RunRequest(f"{queue}:{name}:{ended_ms}", tags={QUEUE: queue, PUBLICATION: name})
+def _request(queue: str, name: str, ended_ms: int, key: str | None) -> dg.RunRequest:
+    return dg.RunRequest(f"{queue}:{name}:{ended_ms}", tags={QUEUE: queue, PUBLICATION: name}, partition_key=key)
 
 
 def _unfinished(queue: str, left: Sequence[Publication]) -> str:

@@ -30,7 +30,7 @@ def counted(queue: LeasedQueue) -> LeasedQueue:
 @pytest.fixture
 def tick(counted: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Tick:
     def evaluate(cursor: str | None = None, **options: Any) -> dg.SensorResult:
-        sensor = redis_queue_publication_sensor(counted.name, target=[report], **options)
+        sensor = redis_queue_publication_sensor(counted.name, **{"target": [report], **options})
         resources = {"redis_queue": redis_queue}
         with dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources) as context:
             result = sensor(context)
@@ -167,3 +167,36 @@ def test_a_publishing_component_names_the_publication(
     assets: Any = component.build_defs(context).assets
     assert dg.materialize(list(assets), instance=instance, resources={"redis_queue": redis_queue}).success
     assert counted.publication(NOVEMBER).waiting == 1
+
+
+def test_the_publication_of_a_day_is_the_partition_of_that_day(
+    tick: Tick, counted: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
+) -> None:
+    days = dg.DailyPartitionsDefinition("2026-11-01")
+
+    @dg.asset(partitions_def=days)
+    def daily() -> None: ...
+
+    def day_of(name: str) -> str | None:
+        day = name.removeprefix("uploads ")
+        return day if days.has_partition_key(day) else None
+
+    terms: dict[str, Any] = {"target": [daily], "partition": day_of}
+    counted.publish("a", publication="uploads 2026-11-02")
+    drain(counted)
+    counted.publish_many([], publication="test")
+    (request,) = tick(**terms).run_requests or ()
+    assert (request.partition_key, request.tags[PUBLICATION]) == ("2026-11-02", "uploads 2026-11-02")
+
+    check = redis_queue_publication_check(counted.name, asset=daily, publication=lambda day: f"uploads {day}")
+
+    def passed(day: str) -> bool:
+        result = dg.materialize(
+            [daily, check], partition_key=day, instance=instance, resources={"redis_queue": redis_queue}
+        )
+        (evaluation,) = result.get_asset_check_evaluations()
+        assert evaluation.metadata[PUBLICATION].value == f"uploads {day}"
+        return evaluation.passed
+
+    counted.publish("b", publication="uploads 2026-11-03")
+    assert (passed("2026-11-02"), passed("2026-11-03")) == (True, False)
