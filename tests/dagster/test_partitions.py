@@ -19,6 +19,8 @@ pytestmark = [
 ]
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01")
+TENANTS = dg.StaticPartitionsDefinition(["gold", "small"])
+TENANT_DAYS = dg.MultiPartitionsDefinition({"day": DAYS, "tenant": TENANTS})
 Made = Callable[[dg.PartitionsDefinition], tuple[QueuePartitions, dg.Definitions]]
 
 
@@ -121,8 +123,12 @@ def test_a_run_observes_and_checks_the_partition_that_it_names(
 
 @pytest.mark.parametrize(
     ("definition", "key", "other"),
-    [(dg.StaticPartitionsDefinition(["north", "south"]), "north", "nrth"), (DAYS, "2026-01-02", "2036-01-02")],
-    ids=["static", "days"],
+    [
+        (TENANTS, "gold", "glod"),
+        (DAYS, "2026-01-02", "2036-01-02"),
+        (TENANT_DAYS, "2026-01-02|gold", "2026-01-02|glod"),
+    ],
+    ids=["static", "days", "tenants and days"],
 )
 def test_queues_of_no_partition_are_left_out_and_named(
     definition: dg.PartitionsDefinition,
@@ -146,15 +152,24 @@ def test_queues_of_no_partition_are_left_out_and_named(
     assert depths(tick(defs, f"{queue.name}_observer", instance)) == {key: 1}
 
 
-def test_the_week_of_a_report_maps_to_the_days_of_its_queues(made: Made, queue: LeasedQueue) -> None:
-    _, defs = made(DAYS)
+@pytest.mark.parametrize(
+    ("queues", "report", "mapping"),
+    [
+        (DAYS, dg.WeeklyPartitionsDefinition("2026-01-04"), dg.TimeWindowPartitionMapping),
+        (TENANT_DAYS, DAYS, dg.MultiToSingleDimensionPartitionMapping),
+    ],
+    ids=["days to weeks", "tenants and days to days"],
+)
+def test_dagster_maps_the_partitions_of_the_queues_to_those_of_a_report(
+    queues: dg.PartitionsDefinition, report: dg.PartitionsDefinition, mapping: type, made: Made
+) -> None:
+    _, defs = made(queues)
 
-    @dg.asset(partitions_def=dg.WeeklyPartitionsDefinition("2026-01-04"), deps=["consumer"])
-    def report() -> None: ...
+    @dg.asset(partitions_def=report, deps=["consumer"])
+    def reported() -> None: ...
 
-    graph = dg.Definitions.merge(defs, dg.Definitions(assets=[report])).resolve_asset_graph()
-    mapping = graph.get_partition_mapping(dg.AssetKey("report"), dg.AssetKey("consumer"))
-    assert isinstance(mapping, dg.TimeWindowPartitionMapping)
+    graph = dg.Definitions.merge(defs, dg.Definitions(assets=[reported])).resolve_asset_graph()
+    assert isinstance(graph.get_partition_mapping(dg.AssetKey("reported"), dg.AssetKey("consumer")), mapping)
 
 
 def test_a_static_key_that_no_queue_name_can_have_is_refused() -> None:
