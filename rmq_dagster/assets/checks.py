@@ -3,7 +3,6 @@
 
 import dataclasses
 import datetime as dt
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,8 +54,8 @@ def redis_queue_checks(
 ) -> dg.AssetChecksDefinition:
     """Return checks named `<queue>_depth`, ... on the publishing asset, the consuming asset, or the queue's own.
 
-    Without `limits` any dead letter is an error, and nothing else is checked. With QueuePartitions, each partition is
-    checked. discipline: as for redis_queue_asset.
+    Without `limits` any dead letter is an error, and nothing else is checked. With QueuePartitions, a run checks the
+    queue of its partition. discipline: as for redis_queue_asset.
     """
     return QueueChecks(queue, asset, limits or QueueLimits(), blocking=blocking).defined(
         f"{named_after(queue)}_checks", config, resource_key, discipline
@@ -110,16 +109,12 @@ class QueueChecks:
         self.queue, self.limits, self.given = queue, limits, limits.given()
         if not self.given:
             raise ConfigurationError("limits must set at least one limit: there is nothing to check")
-        named, partitions = named_after(queue), queue.definition if isinstance(queue, QueuePartitions) else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dg.PreviewWarning)  # partitions of checks; the caller did not choose them
-            self.specs = {
-                name: dg.AssetCheckSpec(
-                    f"{named}_{name}", asset=asset, blocking=blocking, description=_described(name, limit),
-                    partitions_def=partitions,
-                )
-                for name, limit in self.given.items()
-            }  # fmt: skip
+        self.specs = {
+            name: dg.AssetCheckSpec(
+                f"{named_after(queue)}_{name}", asset=asset, blocking=blocking, description=_described(name, limit)
+            )
+            for name, limit in self.given.items()
+        }
 
     @property
     def asset_key(self) -> dg.AssetKey:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
 import dagster as dg
@@ -94,6 +94,7 @@ def _seconds(duration: dt.timedelta | float | None) -> float | None:
 
 
 OBSERVE_EVERY_S = 300
+_ERROR, _NAMED = dg.AssetCheckSeverity.ERROR, 100
 Seen: TypeAlias = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 
@@ -110,7 +111,8 @@ def redis_queue_observer(
 ) -> dg.SensorDefinition:
     """Return a sensor that reports the content of `queue` as an observation of `asset`, and the results of its checks.
 
-    With QueuePartitions, it observes and checks each partition that holds messages, and once more when it is empty.
+    With QueuePartitions, it observes each partition that holds messages, and once more when it is empty; a check fails
+    if that of a partition fails, and its metadata name these.
     asset: the key of redis_queue_asset. limits: as in redis_queue_checks; None checks dead letters only. every: seconds
     or timedelta between two observations. dead_letters: the key of redis_queue_dead_letters, which is observed too when
     they have changed. `sensor_options` go to `dagster.sensor`: name, default_status, ...
@@ -149,7 +151,7 @@ def look(
     """Return what a queue holds, and the events that report it: an observation and the results of the checks."""
     stats = queue.stats()
     seen = observation(queue, stats, instance, checks.asset_key, partition)
-    judged = [_evaluation(result, partition) for result in checks.results(instance, stats, partition)]
+    judged = [_evaluation(result) for result in checks.results(instance, stats, partition)]
     return stats, [reported(seen, partition), *judged]
 
 
@@ -160,23 +162,40 @@ def _partitions_seen(
     queue: QueuePartitions,
     checks: QueueChecks,
 ) -> dg.SensorResult:
-    """Observe the partitions with messages, and those that had some at the last tick, which the cursor names."""
+    """Observe the partitions with messages, and those that had some at the last tick, which the cursor names.
+
+    A check gets one result for all of them: Dagster cannot store a second one of a partition from outside a run.
+    """
     keys = queue.holding(redis, config) | {queue.queue_of(key): key for key in json.loads(context.cursor or "[]")}
     if left_out := queue.left_out(keys, context.instance):
         context.log.warning(queue.refusal(left_out))
     events: list[Seen] = []
     full = []
+    judged: dict[str, list[tuple[str, dg.AssetCheckEvaluation]]] = {}
     names = some(keys.keys() - set(left_out), QUEUES_LOOKED_AT)
     for name in names:
         with LeasedQueue(redis, name, config) as observed:
             stats, found = look(observed, checks, context.instance, keys[name])
-        events += found
+        events.append(found[0])
+        for each in found[1:]:
+            if isinstance(each, dg.AssetCheckEvaluation):
+                judged.setdefault(each.check_name, []).append((keys[name], each))
         full += [keys[name]] if depth(stats) or stats.dead else []
     return dg.SensorResult(
-        asset_events=events,
+        asset_events=[*events, *map(_of_all, judged.values())],
         dynamic_partitions_requests=queue.request([keys[name] for name in names], context.instance) or None,
         cursor=json.dumps(sorted(full)),
     )
+
+
+def _of_all(found: Sequence[tuple[str, dg.AssetCheckEvaluation]]) -> dg.AssetCheckEvaluation:
+    """Return the worst result of a check, with the partitions that failed, if any."""
+    failed = sorted(key for key, each in found if not each.passed)
+    worst = max((each for _, each in found), key=lambda each: (not each.passed, each.severity == _ERROR))
+    return dg.AssetCheckEvaluation(
+        asset_key=worst.asset_key, check_name=worst.check_name, passed=worst.passed, severity=worst.severity,
+        description=worst.description, metadata={**worst.metadata, "rmq/failed_partitions": failed[:_NAMED]},
+    )  # fmt: skip
 
 
 def reported(seen: dg.ObserveResult, partition: str | None = None) -> dg.AssetObservation:
@@ -187,11 +206,11 @@ def reported(seen: dg.ObserveResult, partition: str | None = None) -> dg.AssetOb
     return dg.AssetObservation(seen.asset_key, metadata=seen.metadata, tags=tags, partition=partition)
 
 
-def _evaluation(result: dg.AssetCheckResult, partition: str | None) -> dg.AssetCheckEvaluation:
+def _evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
     """Return the event for a check that is evaluated outside a run."""
     if result.asset_key is None or result.check_name is None:
         raise AssertionError("the checks of a queue name their asset and themselves")
     return dg.AssetCheckEvaluation(
         asset_key=result.asset_key, check_name=result.check_name, passed=result.passed, metadata=result.metadata,
-        severity=result.severity, description=result.description, partition=partition,
+        severity=result.severity, description=result.description,
     )  # fmt: skip

@@ -11,6 +11,9 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.freshness import FreshnessState
+from dagster._core.definitions.freshness_evaluator import TimeWindowFreshnessPolicyEvaluator
+from dagster._core.loader import LoadingContextForTest
 from dagster.components.component_scaffolding import scaffold_object
 
 from rmq_core import LeasedQueue, QueueUnavailable, RedisSettings, embedded, open_queue
@@ -107,7 +110,9 @@ def seen(result: dg.SensorResult, kind: type = dg.AssetMaterialization) -> dict[
 EVERY = {f"of_{discipline}": 1 for discipline in KINDS} | {"grouped": 2, "sharded": 2}
 
 
-def test_queues_of_every_discipline_are_observed_checked_and_fresh(shop: Path, address: str, tick: Tick) -> None:
+def test_queues_of_every_discipline_are_observed_checked_and_fresh(
+    shop: Path, address: str, tick: Tick, instance: dg.DagsterInstance
+) -> None:
     refresh(shop)
     defs = loaded(shop, address)
     assert assets(defs) == {f"redis/{name}" for name in EVERY}
@@ -117,9 +122,12 @@ def test_queues_of_every_discipline_are_observed_checked_and_fresh(shop: Path, a
     judged = [each for each in result.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
     assert len(judged) == len(EVERY) * len(ALERTS.stats.given())
     assert all(each.passed for each in judged)
-    spec = defs.resolve_asset_graph().get(dg.AssetKey(["redis", "of_jobs"]))
-    assert spec.freshness_policy == dg.FreshnessPolicy.time_window(discovered.dt.timedelta(seconds=1800))
-    assert (spec.group_name, spec.metadata["rmq/discipline"]) == ("redis", "jobs")
+    node = defs.resolve_asset_graph().get(dg.AssetKey(["redis", "of_jobs"]))
+    assert (node.group_name, node.metadata["rmq/discipline"]) == ("redis", "jobs")
+    for each in result.asset_events:
+        instance.report_runless_asset_event(each)
+    evaluator, context = TimeWindowFreshnessPolicyEvaluator(), LoadingContextForTest(instance)
+    assert asyncio.run(evaluator.evaluate_freshness(context, node)) == FreshnessState.PASS
 
 
 def test_a_run_observes_and_checks_a_queue_of_another_discipline(
