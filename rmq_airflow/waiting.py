@@ -268,9 +268,20 @@ async def wait_for_ever(
     conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING, groups: list[str] | None = None
 ) -> Backlog:
     """Wait like `wait_for_work`, for a watcher, which has no task that could fail: log each error and try again."""
+    return await _in_spite_of_errors(queue, log, lambda: wait_for_work(conn_id, queue, log, enough, groups))
+
+
+async def groups_with_work(conn_id: str, queue: str, log: Any) -> dict[str, Backlog]:
+    """Return the groups of which claims may get messages now, for a watcher, like `wait_for_ever`."""
+    return await _in_spite_of_errors(
+        queue, log, lambda: _through_outages(conn_id, queue, log, lambda hub: hub.by_group(queue))
+    )
+
+
+async def _in_spite_of_errors(queue: str, log: Any, ask: Callable[[], Awaitable[R]]) -> R:
     while True:
         try:
-            return await wait_for_work(conn_id, queue, log, enough, groups)
+            return await ask()
         except (RedisMessageQueueError, AirflowException) as error:
             # the text says what to do
             log.error("Cannot watch queue %s; trying again: %s: %s", queue, type(error).__name__, error)

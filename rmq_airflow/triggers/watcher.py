@@ -1,24 +1,30 @@
 """The doorbell trigger of an asset watcher: its events say only that there is work.
 
-Law: the event names no message and holds no claim. Airflow merges asset events and may start no run for some of them.
-So the trigger is level-triggered, not edge-triggered: it emits another event as long as the queue holds enough
-messages, whether or not earlier events started a run. But each event may create a run; so while nothing is claimed, the
-next event comes later each time.
+Law: the event names no message and holds no claim. An event is not a run: Airflow merges events (up to 3.3 by itself,
+later if told to), and starts none for those of a paused DAG. So the trigger is level-triggered, not edge-triggered: it
+emits another event as long as the queue holds enough messages, whether or not earlier events started a run. But each
+event may create a run; so while nothing is claimed, the next event comes later each time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rmq_airflow.batch import check_groups, check_queue, check_seconds, threshold_of
+from rmq_airflow.batch import check_queue, check_seconds, threshold_of
 from rmq_airflow.hooks.queue import RedisQueueHook
-from rmq_airflow.waiting import QueueTrigger, report, tell_fired, wait_for_ever
-from rmq_core.orchestrate import Threshold, repeat_after_s
+from rmq_airflow.waiting import QueueTrigger, groups_with_work, report, tell_fired, wait_for_ever
+from rmq_core import ConfigurationError
+from rmq_core.orchestrate import Threshold, chosen_groups, repeat_after_s
 from rmq_core.reports import Backlog
+
+SLACK_S = 0.5
+"""By how much two looks may disagree about the time at which the oldest message was published."""
 
 
 class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
@@ -26,9 +32,9 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     Emit an asset event when a queue holds enough work, and another every `repeat_interval` while it does.
 
     As long as nothing is claimed, each event doubles this interval, up to ten minutes; the log says so. A paused queue
-    emits no event. Every event contains ``{"queue", "ready", "oldest_age"}``. The run that it starts claims the next
-    messages until the queue is empty; a run that finds none succeeds. Set ``max_active_runs`` to the number of runs
-    that may work at once.
+    emits no event. Every event contains ``{"queue", "ready", "oldest_age"}``, and with ``groups`` or ``each_group`` the
+    names of its ``groups``. The run that it starts claims the next messages until the queue, or these groups, are
+    empty; a run that finds none succeeds. Set ``max_active_runs`` to the number of runs that may work at once.
 
     :param redis_queue: the queue to watch
     :param min_messages: emit an event when this number of messages is ready
@@ -36,7 +42,9 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     :param repeat_interval: time between two events: seconds or timedelta
     :param redis_queue_conn_id: connection of type ``redis_queue``
     :param groups: only messages of these groups count, in a queue that has groups; the run has to claim from the same
-        ones
+        ones. No templates: Airflow renders none in watchers
+    :param each_group: an event for each group that has enough work, instead of one for all; `min_messages`, `max_age`
+        and the time between two events then count for each group
     """
 
     def __init__(
@@ -47,6 +55,7 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
         repeat_interval: timedelta | float = 10.0,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
         groups: Collection[str] | None = None,
+        each_group: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
         check_queue(redis_queue, None)
@@ -55,32 +64,89 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
         self.min_messages, self.max_age = threshold.min_messages, threshold.max_age_s
         self.repeat_interval = float(check_seconds("repeat_interval", repeat_interval, least=1) or 1)
         self.redis_queue_conn_id = redis_queue_conn_id
-        self.groups = check_groups(groups)
+        if groups is not None:
+            chosen_groups(groups)
+        if not isinstance(each_group, bool):
+            raise ConfigurationError(f"`each_group` must be True or False, not {each_group!r}")
+        # Airflow takes equal arguments for one trigger, and the order of a set is another one in each process.
+        self.groups = None if groups is None else sorted(set(groups))
+        self.each_group = each_group
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Emit events while there is work, as long as a DAG is scheduled on the asset."""
-        enough = Threshold(self.min_messages, self.max_age)
-        fence, in_vain, rests_until, clock = None, 0, 0.0, asyncio.get_running_loop().time
-        where = self.redis_queue_conn_id, self.redis_queue, self.log
+        bells: dict[str | None, _Bell] = {}
+        clock = asyncio.get_running_loop().time
         while True:
-            backlog = await wait_for_ever(*where, enough, self.groups)
-            if backlog.fence != fence:
-                in_vain = 0
-            if not in_vain or clock() >= rests_until:
-                tell_fired("doorbell", self.redis_queue, backlog)
-                yield TriggerEvent(report(self.redis_queue, backlog))
-                rest_s = repeat_after_s(self.repeat_interval, in_vain)
-                self._tell_in_vain(backlog, in_vain, rest_s)
-                fence, in_vain, rests_until = backlog.fence, in_vain + 1, clock() + rest_s
+            found = await self._look()
+            some = self.each_group or self.groups is not None
+            bells = {group: bells.get(group) or _Bell(some) for group in found}
+            ages = [backlog.oldest_age for backlog in found.values() if backlog.oldest_age is not None]
+            together = Backlog(sum(backlog.ready for backlog in found.values()), max(ages, default=None))
+            for group, backlog in found.items():
+                bell = bells[group]
+                if bell.rings(backlog, clock()):
+                    tell_fired("doorbell", self.redis_queue, together)
+                    yield TriggerEvent(self._event(backlog, self.groups if group is None else [group]))
+                    rest_s = repeat_after_s(self.repeat_interval, bell.in_vain)
+                    self._tell_in_vain(backlog, group, bell.in_vain, rest_s)
+                    bell.rang(clock() + rest_s)
             await asyncio.sleep(self.repeat_interval)  # a claim ends the rest
 
-    def _tell_in_vain(self, backlog: Backlog, in_vain: int, rest_s: float) -> None:
+    async def _look(self) -> dict[str | None, Backlog]:
+        """Wait for work; return enough of it: that of each group under its name, or of all together under None."""
+        where = self.redis_queue_conn_id, self.redis_queue, self.log
+        enough = Threshold(self.min_messages, self.max_age)
+        if not self.each_group:
+            return {None: await wait_for_ever(*where, enough, self.groups)}
+        await wait_for_ever(*where, groups=self.groups)
+        return {
+            name: backlog
+            for name, backlog in (await groups_with_work(*where)).items()
+            if enough.met_by(backlog) and (self.groups is None or name in self.groups)
+        }
+
+    def _event(self, backlog: Backlog, groups: list[str] | None) -> dict[str, Any]:
+        found = report(self.redis_queue, backlog)
+        return {**found} if groups is None else {**found, "groups": groups}
+
+    def _tell_in_vain(self, backlog: Backlog, group: str | None, in_vain: int, rest_s: float) -> None:
         if in_vain:
             self.log.warning(
-                "Queue %s has %d messages ready, and nothing was claimed since the last %d event(s); the next event"
+                "Queue %s has %d messages ready%s, and nothing was claimed since the last %d event(s); the next event"
                 " comes after %g s, or a claim. Do runs of the DAG start, and do they claim from this queue?",
                 self.redis_queue,
                 backlog.ready,
+                "" if group is None else f" in group {group!r}",
                 in_vain,
                 rest_s,
             )
+
+
+@dataclass(slots=True)
+class _Bell:
+    """The events about one queue, or about some groups of it, since messages of them were last claimed."""
+
+    some_groups: bool
+    in_vain: int = 0
+    rests_until: float = 0.0
+    seen: Backlog | None = None
+    seen_at: float = 0.0
+
+    def rings(self, backlog: Backlog, now: float) -> bool:
+        """Return whether an event is due: messages were claimed since the last look, or the rest is over."""
+        if self.seen is not None and self._claimed(self.seen, backlog, now - self.seen_at):
+            self.in_vain = 0
+        self.seen, self.seen_at = backlog, now
+        return not self.in_vain or now >= self.rests_until
+
+    def rang(self, rests_until: float) -> None:
+        """Note that an event was emitted."""
+        self.in_vain, self.rests_until = self.in_vain + 1, rests_until
+
+    def _claimed(self, before: Backlog, backlog: Backlog, passed_s: float) -> bool:
+        if backlog.fence == before.fence or not self.some_groups:
+            return backlog.fence != before.fence
+        # The fence counts claims of any group. Those of this one take its oldest messages.
+        if backlog.ready < before.ready or backlog.oldest_age is None or before.oldest_age is None:
+            return True
+        return backlog.oldest_age < before.oldest_age + passed_s - SLACK_S

@@ -14,15 +14,16 @@ from typing import Any, TypeVar
 
 from rmq_core.envelope.codec import new_id
 from rmq_core.errors import ConfigurationError
-from rmq_core.exchange import Command, Exchange, number_after, text_of
+from rmq_core.exchange import Command, Exchange, number_after, text_of, together
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.registry import ready
 from rmq_core.leased.config import DISCIPLINE
-from rmq_core.leased.inspecting import server_time
+from rmq_core.leased.inspecting import glance, server_time
+from rmq_core.leased.publications import learn_groups, require_groups
 from rmq_core.leased.publishing import COMMIT, PEACE_MS, finish
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.policy import Groups, Rate, moment, policy_text, whole
-from rmq_core.reports import GroupStats, Publication
+from rmq_core.reports import Backlog, GroupStats, Publication
 
 R = TypeVar("R", bound=tuple[Any, ...])
 _FORMAT = 2
@@ -46,6 +47,20 @@ def groups(engine: LeasedEngine, count: int = 20) -> Exchange[list[GroupStats]]:
         return []
     times = yield script("leased/resting", engine.keys, names=[name for name, _ in found])
     return [_group(name, record, text_of(at)) for (name, record), at in zip(found, times, strict=bool(times))]
+
+
+def backlogs_by_group(engine: LeasedEngine, count: int) -> Exchange[dict[str, Backlog]]:
+    """Return what `backlog(groups=[name])` returns, for each group of which a claim may get messages now.
+
+    Of more than `count` groups, those with the most messages are returned. Raises ConfigurationError for a queue
+    without groups.
+    """
+    yield from learn_groups(engine)
+    require_groups(engine, "groups")
+    listed = yield from groups(engine, count)
+    names = list(dict.fromkeys(group.name for group in listed if group.ready))  # each priority is listed apart
+    seen = yield from together([glance(engine, groups=name) for name in names])
+    return {name: found.backlog for name, found in zip(names, seen, strict=True) if found.backlog.ready}
 
 
 def publications(engine: LeasedEngine, count: int = 20) -> Exchange[list[Publication]]:

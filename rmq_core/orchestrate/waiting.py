@@ -25,6 +25,7 @@ from rmq_core.errors import ConfigurationError, WrongKeyType
 from rmq_core.exchange import Exchange, together
 from rmq_core.kernel.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.grouping import backlogs_by_group
 from rmq_core.leased.inspecting import Glance, glance, poll_queue
 from rmq_core.leased.publications import publication
 from rmq_core.leased.state import LeasedEngine
@@ -249,6 +250,19 @@ class WaitHub:
         waiter = Waiter(Threshold(1, None), _future(), publication=checked_group(name, "publication"))
         found: Publication = await self._wait(queue, waiter, patience_s)
         return found
+
+    async def by_group(self, queue: str, *, count: int = 1000) -> dict[str, Backlog]:
+        """Return at once the backlog of each group of which a claim may get messages now, by its name.
+
+        Expired leases are not reclaimed; `wait` does that. Of more than `count` groups, those with the most messages
+        are returned. Raises ConfigurationError for a queue without groups.
+        """
+        engine = LeasedEngine(LeasedKeys(queue), self._config)
+        driver = self._driver(self._client, engine.prefix, engine.retry_budget_s)
+        try:
+            return await driver.run(backlogs_by_group(engine, count))
+        finally:
+            await driver.close()
 
     async def _wait(self, queue: str, waiter: Waiter, patience_s: float | None, groups: str | None = None) -> Any:
         watch = self._watch(queue, groups)
