@@ -23,7 +23,7 @@ from rmq_core import ConfigurationError
 from rmq_core.orchestrate import Threshold, chosen_groups, repeat_after_s
 from rmq_core.reports import Backlog
 
-SLACK_S = 0.5
+SLACK_S = 0.2
 """By how much two looks may disagree about the time at which the oldest message was published."""
 
 
