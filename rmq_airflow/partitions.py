@@ -1,11 +1,12 @@
-"""Asset partitions: a queue for each partition, `<queue>/<partition>`, and their keys on the event of an asset.
+"""Asset partitions: a queue for each, `<queue>/<partition>`, or a group, and their keys on the event of an asset.
 
-Law: partition keys come only from tasks. Airflow's triggers, watchers and asset aliases carry none.
+Law: partition keys come only from tasks. Airflow's triggers, watchers and asset aliases carry none. So where no task
+publishes, a task passes on the groups that a doorbell names in its events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import Asset
@@ -16,6 +17,8 @@ from rmq_core.orchestrate import by_queue
 
 LONGEST = 250
 """Airflow accepts keys of at most this many characters."""
+EMITS_KEYS = hasattr(OutletEventAccessor, "add_partitions")
+"""Whether a task of this Airflow can emit partition keys: from 3.3 on."""
 PartitionBy: TypeAlias = Callable[[Any], str]
 
 
@@ -32,7 +35,7 @@ def check_partitions(partition_by: PartitionBy | None, asset: object) -> None:
             "`partition_by` needs `asset=Asset(…)`, or None for no event: the event of an AssetAlias, which is the "
             "default, cannot carry partition keys"
         )
-    if not hasattr(OutletEventAccessor, "add_partitions"):  # before Airflow 3.3
+    if not EMITS_KEYS:
         raise ConfigurationError(
             "`partition_by` with an asset needs Airflow 3.3, in which a task can emit partition keys; with asset=None "
             "it publishes to the queues of the partitions and emits no event"
@@ -55,3 +58,22 @@ def apart(queue: str, partition_by: PartitionBy, payloads: Iterable[Any]) -> dic
         return start + key
 
     return {name.removeprefix(start): found for name, found in by_queue(payloads, queue_of).items()}
+
+
+def partition_keys(triggering_asset_events: Mapping[Any, Sequence[Any]]) -> list[str]:
+    """Return the groups that the doorbells of a run reported, as partition keys of the asset of a task.
+
+    triggering_asset_events: the context's entry of that name. Messages without a group have no key. Raises
+    ConfigurationError for a doorbell whose events name no groups, and before Airflow 3.3, in which a task cannot emit
+    keys.
+    """
+    if not EMITS_KEYS:
+        raise ConfigurationError("`partition_keys` needs Airflow 3.3, in which a task can emit partition keys")
+    payloads = [event.extra.get("payload") for events in triggering_asset_events.values() for event in events]
+    reports = [found for found in payloads if isinstance(found, dict) and "queue" in found]
+    if unnamed := [found["queue"] for found in reports if "groups" not in found]:
+        raise ConfigurationError(
+            f"the events of queue {unnamed[0]!r} name no groups: give its RedisQueueDoorbellTrigger `each_group=True`,"
+            " or `groups`"
+        )
+    return sorted({name for found in reports for name in found["groups"] if name.strip()})
