@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
@@ -153,14 +154,16 @@ class RedisQueueHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Test all fields and extras, and the server; the test button of the connection form calls this.
 
-        Checks PING, version, scripts, and that the clocks agree within 5 s. Does not start an embedded server.
+        Checks PING, version, scripts, and that the clocks agree within 5 s. Does not start an embedded server. The text
+        begins with the machine on which it ran, since API server and workers may reach different servers.
         """
         try:
-            return examine(location.read(self._connection).settings)
+            works, text = examine(location.read(self._connection).settings)
         except RedisMessageQueueError as error:
-            return False, str(error)
+            works, text = False, str(error)
         except Exception as error:  # every error must appear in the form, not as a traceback
-            return False, f"{type(error).__name__}: {error}"
+            works, text = False, f"{type(error).__name__}: {error}"
+        return works, f"On {gethostname()}: {text}"
 
     def _check_config(self, discipline: str, config: LeasedConfig | None) -> None:
         if config is not None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
 
 import pytest
 import redis
@@ -13,10 +18,13 @@ from airflow.models.connection import Connection
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_core import ConfigurationError, QueueUnavailable
+from tests.airflow.conftest import CANARY
+from tests.airflow.floor import BELOW_33
 from tests.servers import Server, start_server
 from tests.servers.sentinel import Sentinel
 
 Button = Callable[..., tuple[bool, str]]
+NEEDS_33 = pytest.mark.skipif(BELOW_33, reason="only the API server tests connections")
 UNTOLD = ("Error(", "Error:", "<redis", "Traceback")
 
 
@@ -115,6 +123,35 @@ def test_an_embedded_server_is_neither_started_nor_is_its_folder_created(tmp_pat
     assert "nothing was started or created" in text
     assert str(folder) in text
     assert list(tmp_path.iterdir()) == []
+
+
+@NEEDS_33
+@pytest.mark.parametrize(("password", "state"), [(CANARY, "success"), ("wrong-9d1", "failed")])
+def test_a_worker_that_tests_a_connection_says_where_it_ran_and_leaves_no_connection_behind(
+    password: str, state: str, secured_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.execution_time import connection_test_supervisor as worker
+
+    place = urlsplit(secured_url)
+    database = json.dumps({"db": int(place.path.strip("/") or 0), "lease": 20})
+    given = SimpleNamespace(
+        conn_id="tried", conn_type="redis_queue", host=place.hostname, port=place.port, login="airflow",
+        password=password, schema_=None, extra=database,
+    )  # fmt: skip
+    told: list[tuple[str, str]] = []
+    api = SimpleNamespace(
+        get_connection=lambda _: given, update_state=lambda _, result, text: told.append((str(result.value), text))
+    )
+    monkeypatch.setattr(worker, "Client", lambda **_: SimpleNamespace(connection_tests=api))
+    before = dict(os.environ)
+    worker.supervise_connection_test(
+        connection_test_id=UUID(int=1), connection_id="tried", timeout=30, token="t", server="http://api"
+    )
+    ((found, text),) = told
+    assert found == state
+    assert text.startswith(f"On {socket.gethostname()}: ")
+    assert password not in text
+    assert dict(os.environ) == before
 
 
 def test_a_server_behind_sentinels_is_found(watched: tuple[Server, Sentinel], press: Button) -> None:

@@ -96,6 +96,24 @@ async def test_a_wait_for_a_publication_that_cannot_end_is_refused(hub: WaitHub,
         await hub.wait("q", min_messages=2, timeout=0.1)
 
 
+async def test_each_group_has_the_backlog_that_a_claim_of_it_may_get(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish("x")
+    with pytest.raises(ConfigurationError, match="has no groups"):
+        await hub.by_group("q")
+    await queue.admin.configure(groups="exclusive")
+    await queue.publish_many(["a", "b"], group="a")
+    await queue.publish("c", group="a", priority=3)
+    await queue.publish_many(["d", "e"], group="d")
+    await queue.publish("later", group="delayed", delay=60)
+    held = await queue.claim(groups=["d"])
+    found = await hub.by_group("q")
+    assert {name: backlog.ready for name, backlog in found.items()} == {"a": 3, "": 1}
+    assert found["a"].fence == (await queue.backlog()).fence
+    assert list(await hub.by_group("q", count=1)) == ["a"]
+    await queue.nack(held)
+    assert (await hub.by_group("q"))["d"].ready == 2
+
+
 async def test_a_backlog_shows_whether_anything_was_claimed_since_the_one_before(queue: LeasedQueue) -> None:
     await queue.publish_many(["a", "b"])
     first = await queue.backlog()
