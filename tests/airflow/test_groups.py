@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
 from airflow.triggers.base import TriggerEvent
 
 from rmq_airflow.decorators.redis_queue import redis_queue_task
@@ -237,6 +238,20 @@ def test_the_names_of_groups_may_be_templates(connection: str, tenants: LeasedQu
     context = task_context(operator)
     operator.render_template_fields(context)
     assert operator.execute(context)["ready"] == 3
+
+
+def test_a_run_of_one_event_claims_from_the_group_of_its_event(
+    connection: str, tenants: LeasedQueue, task_context: MakeContext
+) -> None:
+    event = SimpleNamespace(extra={"from_trigger": True, "payload": {"queue": QUEUE, "ready": 2, "groups": ["a"]}})
+    named = "{{ (triggering_asset_events.values() | first | first).extra.payload.groups | first }}"
+    with DAG("dag", schedule=None):
+        operator = redis_queue_task(
+            lambda messages: list(messages.payloads), task_id="work", queue=QUEUE, groups=[named], max_messages=9
+        )().operator
+    context = task_context(operator) | {"triggering_asset_events": {Asset("a"): [event]}}
+    operator.render_template_fields(context)
+    assert operator.execute(context) == ["a1", "a2"]
 
 
 def test_groups_are_refused_where_a_batch_is_adopted_and_where_a_queue_has_none(
