@@ -3,28 +3,54 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from kubernetes.client import ApiClient, V1Pod, V1PodSpec
+from kubernetes.client import ApiClient, V1Container, V1EnvVar, V1Pod, V1PodSpec
 
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
+from rmq_core import LeasedQueue
 from tests.airflow.home import ROOT
+from tests.faults.patience import PATIENCE_S
+from tests.servers.process import until
 
 PAGE = ROOT / "docs" / "operations" / "airflow-executors.md"
 GRACE_S = 900
 TASK = ("etl", "monday", "consume", 3)
+HELD = ("held", "monday", "work", -1)
 TI = uuid.uuid4()
 
 
 @pytest.fixture
 def pod(tmp_path: Path) -> dict[str, Any]:
-    """The request that the executor sends to Kubernetes for a mapped task that wants a longer grace period."""
+    """The request of a mapped task that wants a longer grace period and a second connection."""
+    other = V1EnvVar(name="AIRFLOW_CONN_OTHER", value="redis-queue://other:6379/?db=0")
+    changed = V1PodSpec(
+        containers=[V1Container(name="base", env=[other])], termination_grace_period_seconds=GRACE_S
+    )  # fmt: skip
+    consume = RedisQueueConsumeOperator(
+        task_id="consume",
+        redis_queue="files",
+        on_message=print,
+        executor_config={"pod_override": V1Pod(spec=changed)},
+    )
+    return requested(tmp_path, TASK, "etl.py", "dags", consume.executor_config["pod_override"])
+
+
+def requested(folder: Path, task: tuple[str, str, str, int], path: str, bundle: str, override: Any) -> dict[str, Any]:
+    """Return the request that the executor sends to Kubernetes for the second try of a task."""
     from airflow.executors.workloads import ExecuteTask
     from airflow.executors.workloads.base import BundleInfo
     from airflow.executors.workloads.task import TaskInstanceDTO
@@ -32,25 +58,17 @@ def pod(tmp_path: Path) -> dict[str, Any]:
     from airflow.providers.cncf.kubernetes.executors.kubernetes_executor_utils import AirflowKubernetesScheduler
     from airflow.providers.cncf.kubernetes.kube_config import KubeConfig
 
-    template = tmp_path / "template.yaml"
+    template = folder / "template.yaml"
     template.write_text(shown())
-    consume = RedisQueueConsumeOperator(
-        task_id="consume",
-        redis_queue="files",
-        on_message=print,
-        executor_config={
-            "pod_override": V1Pod(spec=V1PodSpec(containers=[], termination_grace_period_seconds=GRACE_S))
-        },
-    )
-    dag_id, run_id, task_id, map_index = TASK
+    dag_id, run_id, task_id, map_index = task
     instance = TaskInstanceDTO(
         id=TI, dag_version_id=TI, dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index, try_number=2,
         pool_slots=1, priority_weight=1,
     )  # fmt: skip
     workload = ExecuteTask(
-        token="t", dag_rel_path=Path("etl.py"), bundle_info=BundleInfo(name="dags"), log_path=None, ti=instance
+        token="t", dag_rel_path=Path(path), bundle_info=BundleInfo(name=bundle), log_path=None, ti=instance
     )
-    job = KubernetesJob(instance.key, [workload], consume.executor_config["pod_override"], str(template), "ours:1")
+    job = KubernetesJob(instance.key, [workload], override, str(template), "ours:1")
     scheduler: Any = SimpleNamespace(
         kube_config=KubeConfig(), namespace="airflow", scheduler_job_id="1", supports_task_instance_uuid=False,
         log=SimpleNamespace(info=print, debug=print),
@@ -75,6 +93,7 @@ def test_a_pod_gets_the_connection_of_the_queues_by_the_name_of_a_secret(pod: di
         "valueFrom": {"secretKeyRef": {"name": "rmq-connection", "key": "uri"}}
     }
     assert found["AIRFLOW_IS_K8S_EXECUTOR_POD"] == {"value": "True"}
+    assert found["AIRFLOW_CONN_OTHER"]["value"].startswith("redis-queue://")  # added to those of the template
     assert container["image"] == "ours:1"
 
 
@@ -92,3 +111,63 @@ def test_a_pod_has_the_grace_period_of_its_task_and_is_not_started_twice(pod: di
     assert yaml.safe_load(shown())["spec"]["terminationGracePeriodSeconds"] < GRACE_S
     assert pod["spec"]["terminationGracePeriodSeconds"] == GRACE_S
     assert pod["spec"]["restartPolicy"] == "Never"
+
+
+class Api(BaseHTTPRequestHandler):
+    """Airflow's API for tasks: it lets the task begin, says that its state is running, and accepts all else."""
+
+    def log_message(self, *_: Any) -> None:
+        """Write nothing."""
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        now = datetime.now(UTC).isoformat()
+        dag_id, run_id, task_id, _ = HELD
+        without = ("logical_date", "data_interval_start", "data_interval_end", "end_date", "partition_key")
+        run = {"dag_id": dag_id, "run_id": run_id, "run_after": now, "start_date": now, "run_type": "manual"}
+        dag_run = {**dict.fromkeys(without), **run, "state": "running", "consumed_asset_events": []}
+        path = urlsplit(self.path).path
+        said: dict[str, Any] | None = None
+        if path.endswith("/run"):
+            said = {"dag_run": dag_run, "max_tries": 3, "should_retry": True}
+        elif path.endswith("/states"):
+            said = {"task_states": {run_id: {task_id: "running"}}}
+        body = b"" if said is None else json.dumps(said).encode()
+        self.send_response(200 if body else 404 if self.command == "GET" else 204)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PATCH = do_PUT = do_POST = do_DELETE = _answer
+
+
+@pytest.mark.slow
+def test_the_signal_that_a_deleted_pod_gets_reaches_the_task_which_releases_its_messages(
+    tmp_path: Path, airflow_database: None, connection: str, queue: LeasedQueue
+) -> None:
+    """Run what the pod runs, and stop it as Kubernetes does: SIGTERM to the first process, and only to that."""
+    queue.publish_many(["one", "two"])
+    made = requested(tmp_path, HELD, "held.py", "tests", None)
+    (container,) = made["spec"]["containers"]
+    given = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as api, ThreadPoolExecutor(1) as pool:
+        pool.submit(api.serve_forever)
+        given["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] = f"http://127.0.0.1:{api.server_port}/execution/"
+        with (tmp_path / "log").open("wb") as log:
+            first = subprocess.Popen(
+                [sys.executable, *container["args"][1:]], env=os.environ | given, stdout=log, stderr=log
+            )
+        try:
+            until(lambda: queue.stats().leased == 2 or first.poll() is not None, PATIENCE_S)
+            assert first.poll() is None, (tmp_path / "log").read_text()[-3000:]
+            first.terminate()
+            first.wait(made["spec"]["terminationGracePeriodSeconds"])
+        finally:
+            first.kill()
+            first.wait()
+            api.shutdown()
+    assert queue.stats()[:4] == (2, 0, 0, 0), (tmp_path / "log").read_text()[-3000:]
+    lease = queue.claim(max_messages=2)
+    assert lease is not None
+    assert [message.deliveries for message in lease.messages] == [1, 1]  # the stopped try is no failure
