@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -143,10 +145,15 @@ class Api(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stop", [os.kill, os.killpg], ids=["first process", "all processes"])
 def test_the_signal_that_a_deleted_pod_gets_reaches_the_task_which_releases_its_messages(
-    tmp_path: Path, airflow_database: None, connection: str, queue: LeasedQueue
+    stop: Callable[[int, int], None], tmp_path: Path, airflow_database: None, connection: str, queue: LeasedQueue
 ) -> None:
-    """Run what the pod runs, and stop it as Kubernetes does: SIGTERM to the first process, and only to that."""
+    """Run what the pod runs, and stop it as Kubernetes does: it signals the first process.
+
+    dumb-init, the first process in Airflow's image, passes the signal to all: there the task gets it twice, once from
+    its supervisor.
+    """
     queue.publish_many(["one", "two"])
     made = requested(tmp_path, HELD, "held.py", "tests", None)
     (container,) = made["spec"]["containers"]
@@ -156,12 +163,16 @@ def test_the_signal_that_a_deleted_pod_gets_reaches_the_task_which_releases_its_
         given["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] = f"http://127.0.0.1:{api.server_port}/execution/"
         with (tmp_path / "log").open("wb") as log:
             first = subprocess.Popen(
-                [sys.executable, *container["args"][1:]], env=os.environ | given, stdout=log, stderr=log
+                [sys.executable, *container["args"][1:]],
+                env=os.environ | given,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         try:
             until(lambda: queue.stats().leased == 2 or first.poll() is not None, PATIENCE_S)
             assert first.poll() is None, (tmp_path / "log").read_text()[-3000:]
-            first.terminate()
+            stop(first.pid, signal.SIGTERM)
             first.wait(made["spec"]["terminationGracePeriodSeconds"])
         finally:
             first.kill()
