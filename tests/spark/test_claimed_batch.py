@@ -20,6 +20,7 @@ from rmq_core.orchestrate import Handover
 from rmq_core.tracing import traced
 from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
 from tests.core.leases import frequent_heartbeats
+from tests.payload_kinds import PUBLISHED, READ
 from tests.spark.conftest import QUEUE, wait_for
 from tests.tracing import Spans, id_of
 
@@ -45,6 +46,23 @@ def test_the_application_owns_the_lease_of_a_batch_unless_another_owner_is_given
         claimed_batch(spark, redis_url, QUEUE, owner="me") as other,
     ):
         assert (batch.lease.owner, other.lease.owner) == (f"spark:{application}", "me")
+
+
+def test_a_frame_has_the_bytes_of_every_kind_of_payload_compressed_or_not(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    long = {"text": "x" * 5000}
+    queue.publish_many([*PUBLISHED, long])
+    queue.admin.configure(compress_above=100)
+    queue.publish_many([*PUBLISHED, long])
+    expected = [*READ, long] * 2
+    messages = list(queue.admin.peek(99))
+    with claimed_batch(spark, redis_url, QUEUE) as batch:
+        found = {row.message_id: bytes(row.payload) for row in batch.df.collect()}
+    assert found == {message.id: message.raw for message in messages}
+    for message, value in zip(messages, expected, strict=True):
+        read = found[message.id] if isinstance(value, bytes) else found[message.id].decode()
+        assert read == value if isinstance(value, str | bytes) else json.loads(read) == value
 
 
 def test_a_batch_of_some_groups_has_their_messages_alone(
