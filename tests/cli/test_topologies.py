@@ -132,6 +132,7 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     walk("dlq edit", queue, letters[0], "better", "-y")
     walk("dlq redrive", queue, "--max", "1")
     walk("dlq purge", queue, "-y")
+    walk("purge", queue, "--state", "ready", "--text", "no such text", "-y")
     walk("configure", queue, "groups=fair")
     walk("publication", queue, "report")
     walk("journal export", queue, "--to", str(tmp_path / "journal.jsonl"))

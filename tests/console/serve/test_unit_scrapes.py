@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -15,6 +13,7 @@ from rmq_console.serve import metrics
 from rmq_console.serve.metrics import Scrapes
 from rmq_console.serve.reading import QueueReading
 from rmq_core.errors import QueueUnavailable, ScriptFailed
+from rmq_core.reports import QueueStats
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -31,9 +30,7 @@ class Redis:
         outcome = await self.outcomes.get()
         if isinstance(outcome, Exception):
             raise outcome
-        numbers: Any = SimpleNamespace(
-            ready=outcome, delayed=0, leased=0, leases=0, dead=0, oldest_age=None, paused=False, isolated=0
-        )
+        numbers = QueueStats(outcome, 0, 0, 0, 0, None, paused=False)
         return [QueueReading("work", "leased", stats=numbers, expired=0)]
 
 

@@ -36,7 +36,7 @@ def many_messages_are_published_from_any_iterable_and_reported_one_by_one(subjec
 
 @promise
 def a_payload_that_cannot_be_stored_is_refused_before_anything_is_sent(subject: Subject) -> None:
-    for payload in (None, 7, object(), {"n": float("nan")}, {1: 2}, "\ud800"):
+    for payload in (None, object(), {"n": float("nan")}, {1: 2}, "\ud800"):
         with pytest.raises(RedisMessageQueueError):
             subject.queue.publish(payload)
         with pytest.raises(RedisMessageQueueError):

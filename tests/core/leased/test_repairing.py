@@ -145,7 +145,7 @@ def test_an_edit_that_cannot_be_stored_changes_nothing(world: World) -> None:
     before = snapshot(world.client)
     for error, edit in (
         (PayloadTooLarge, {"payload": "x" * 11}),
-        (PayloadError, {"payload": 7}),
+        (PayloadError, {"payload": object()}),
         (PayloadError, {"headers": {"a": 1}}),
         (ConfigurationError, {}),
     ):
