@@ -32,7 +32,7 @@ class Fired(BaseOperator):
 
 
 with DAG("published", schedule=None):
-    Published(task_id="wait", redis_queue="{{ dag_run.conf['queue'] }}", deferrable=True)
+    Published(task_id="wait", redis_queue="{{ dag_run.conf['queue'] }}", deferrable=True, end_in_trigger=False)
 
 with DAG("fired", schedule=None):
     Fired(task_id="wait")
