@@ -194,7 +194,7 @@ def client_row(client: Client) -> tuple[object, ...]:
     """Return a client as a row under `CLIENTS`."""
     since = time.time() - client.at.timestamp()
     there = "now" if since < PRESENT_FOR_S else f"{ago(since)} ago"
-    return (client.role, client.host, client.pid, client.version, there, client.settings or None)
+    return (client.role, client.host, str(client.pid), client.version, there, client.settings or None)
 
 
 def group_row(group: GroupStats) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from rmq_cli import records
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, Payload, message_of
 from rmq_core.envelope.payloads import encode_headers, encode_payload
-from rmq_core.reports import LeaseInfo
+from rmq_core.reports import Client, LeaseInfo
 
 
 def message(payload: Payload, history: str = "", enqueued_ms: int = 1_700_000_000_000) -> Message:
@@ -44,3 +44,8 @@ def test_a_lease_without_a_deadline_ends_never_and_one_past_its_deadline_is_expi
     now = datetime.now(UTC)
     deadline = None if seconds is None else now + timedelta(seconds=seconds)
     assert records.lease_row(LeaseInfo("l", "me", "held", 1, 0, 0, now, deadline, 7))[7] == ends
+
+
+def test_the_number_of_a_process_can_be_copied() -> None:
+    client = Client("consumer", "host-1", 32_270, "0.2.0", "", datetime.now(UTC))
+    assert records.client_row(client)[2] == "32270"
