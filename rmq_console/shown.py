@@ -80,7 +80,8 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[dic
     target = limits.stats.oldest_age.warn if limits.stats.oldest_age else None
     held, longest = row.get("oldest_lease") or 0, limits.stats.lease_age.warn if limits.stats.lease_age else None
     failing = trend.failed > max(limits.failed, trend.acked)
-    waits = min(age, trend.idle or 0) > limits.unclaimed and not row.get("leased") and not row.get("paused")
+    idle = min(age, trend.idle or 0)  # nothing waited before, so that nobody was missing
+    waits = idle > limits.unclaimed and not row.get("leased") and not row.get("paused")
     recent = trend.dead or (newest is not None and newest < limits.dead_within)
     found: list[dict[str, Any] | None] = [
         {"kind": "error"} if "error" in row else None,
@@ -91,7 +92,7 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[dic
         {"kind": "old", "age": age, "target": target} if target is not None and age > target else None,
         {"kind": "growing", "more": trend.grown} if trend.grown > limits.growth else None,
         {"kind": "held", "age": held, "target": longest} if longest is not None and held > longest else None,
-        {"kind": "unclaimed", "idle": trend.idle} if waits else None,
+        {"kind": "unclaimed", "idle": idle} if waits else None,
         {"kind": "paused"} if row.get("paused") else None,
         {"kind": "isolated", "count": row["isolated"]} if row.get("isolated") else None,
         {"kind": "dead", "count": dead, "newest": newest} if dead and not recent else None,

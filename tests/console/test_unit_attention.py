@@ -69,6 +69,12 @@ def test_a_queue_needs_attention_for_each_reason(numbers: dict[str, Any], trend:
     assert kinds(trend, **numbers) == found
 
 
+@pytest.mark.parametrize(("age", "since", "idle"), [(360.0, 3600.0, 360.0), (3600.0, 360.0, 360.0)])
+def test_nobody_has_claimed_for_as_long_as_messages_have_waited(age: float, since: float, idle: float) -> None:
+    found = signs({"ready": 1, "oldest_age": age}, Trend(idle=since), LIMITS)
+    assert {"kind": "unclaimed", "idle": idle} in found
+
+
 @pytest.mark.parametrize(
     ("ready", "grown"),
     [
