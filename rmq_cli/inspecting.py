@@ -216,6 +216,8 @@ def leases(queue: Queue, *, count: Count = 100, at: At) -> None:
     if found or not holders:
         rows = [records.lease_row(lease, first) for lease, first in found]
         show(records.LEASES, rows, f"no consumer holds messages of {queue}")
+    if len(found) == count:
+        note(f"these are the first {counted(count, 'lease')}: --count shows more")
     if holders:
         show(records.HOLDERS, map(records.holder_row, holders), "")
 

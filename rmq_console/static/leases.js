@@ -40,7 +40,7 @@ export function leaseTable({ where, onChange }) {
   function ownerLine([name, some]) {
     const left = some.reduce((sum, { count: all, settled }) => sum + all - settled, 0);
     const buttons = verbButtons(where, "owner", { fields: { owner: name }, it: name, holder: holderOf(some[0]), whose: name, then: onChange });
-    return h("div.card.owner-line", {}, h("span", {}, owner(some[0]), h("span.faint", {}, ` ${count(left, "message")} in ${count(some.length, "lease")} on this page`)), h("span.deeds", {}, buttons));
+    return h("div.card.owner-line", {}, h("span", {}, owner(some[0]), h("span.faint", {}, ` ${count(left, "message")} in ${count(some.length, "lease")} on this page${buttons.length ? "; the buttons end all that it has" : ""}`)), h("span.deeds", {}, buttons));
   }
 
   function tick() {

@@ -161,6 +161,8 @@ def test_leases_show_their_holder_and_never_the_token(rmq: Rmq, server_url: str)
     assert told.records[0]["id"] == "dag/run"
     assert told.records[0]["owner"] == "try 1"
     assert "dag/run" in shown.out
+    assert "these are" not in shown.err
+    assert "these are the first 1 lease: --count shows more" in rmq("leases", "q", "--count", "1").err
     assert held is not None
     assert held.token is not None
     assert not any(held.token.split(".")[1] in text for text in (*shown[1:], *told[1:]))
