@@ -101,8 +101,8 @@ def test_only_what_no_replica_had_received_is_lost(failover: Failover) -> None:
         lost = set(load.published) - set(load.delivered)
         unheard = told.between(told.locked, told.killed)
         tally.count(f"{discipline}: message lost that only the killed primary had", len(lost))
-        assert unheard, "this failover took nothing back"
-        assert unheard <= lost, discipline
+        assert unheard & lost, "this failover took nothing back"
+        assert len(unheard - lost) <= BATCH, discipline  # an answer from before may be counted after the lock-out
         assert not lost & told.between(0, told.before), discipline
         assert len(lost & told.between(told.killed)) <= BATCH, discipline  # the last answer that was on its way
 
