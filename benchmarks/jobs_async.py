@@ -104,7 +104,9 @@ class Rmq(AsyncLibrary):
             tally.note()
 
         await self.open()
-        async with self.library.Worker(self.queue, handle, self.library.WorkerConfig(concurrency=concurrency)):
+        async with self.library.Worker(
+            self.queue, handle, import_module("rmq_core.jobs").WorkerConfig(concurrency=concurrency)
+        ):
             await over.wait()
         await self.close()
 
