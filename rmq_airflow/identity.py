@@ -198,10 +198,10 @@ def _cut(name: str, longest: int) -> str:
 
 
 def once_name(context: Context) -> str:
-    """Return the name that a task and its retries publish under, and nobody else.
+    """Return the name of a task's outbox: one for all automatic retries, another after a clear or in a new run.
 
-    A user who clears a task or a run wants it to be done again, and a run may be created again under its name. Clearing
-    a task raises the number of tries that it has in all; another run began at another time.
+    A user who clears a task wants its messages to be published again, and so does one who deletes a run and creates it
+    again under the same id. Airflow raises `max_tries` when a task is cleared; a new run has another `start_date`.
     """
     run, task = context.get("dag_run"), TaskIdentity.of(context)
     began = getattr(run, "start_date", None)

@@ -97,9 +97,10 @@ def import_(
     _say_imported(queue, kind, report, dry_run=dry_run, as_json=at.as_json)
 
 
+_WAITING = ("ready", "isolated", "delayed")
 _Purged = Annotated[
     list[str] | None,
-    option("--state", help="Messages in this state, such as ready, delayed or dead; may be repeated.", metavar="STATE"),
+    option("--state", help="Messages in this state: ready, isolated or delayed; may be repeated.", metavar="STATE"),
 ]
 _Exported = Annotated[
     Path | None, option("--exported", help="The messages of this export, wherever they wait now.", metavar="FILE")
@@ -109,18 +110,19 @@ _Exported = Annotated[
 def purge(
     queue: Queue, *, state: _Purged = None, exported: _Exported = None, chosen: Conditions, yes: Yes = False, at: At
 ) -> None:
-    """Delete messages that no consumer holds: those in a state, or those of an export; ask first, and say how many.
+    """Delete messages that wait, by their state; or exactly those of an export, once they were imported elsewhere.
 
-    After an import, `--exported FILE` removes here exactly what the export had. The exit code is 1 if some of that was
-    not found.
+    It asks first, and says how many. With --exported, the exit code is 1 if some of the messages were not found.
     """
     if (state is None) == (exported is None):
         raise ConfigurationError("say what to delete: --state, or --exported with the file of an export")
     if exported is None:
         for each in state or ():
-            if each not in STATES or each == "leased":
-                able = ", ".join(reversed(STATES[1:]))
-                raise ConfigurationError(f"--state must be one of {able}, not {each!r}; a lease is released or expired")
+            if each not in _WAITING:
+                raise ConfigurationError(
+                    f"--state must be one of {', '.join(_WAITING)}, not {each!r}: `rmq dlq purge` deletes dead letters,"
+                    " and leases can be released or expired"
+                )
         purge_of(queue, dict.fromkeys(state or (), chosen.where), f" with {chosen}" if chosen else "", yes=yes, at=at)
         return
     if chosen:

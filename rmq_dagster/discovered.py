@@ -145,7 +145,7 @@ def _looked_at(context: dg.SensorEvaluationContext, queue: WorkQueue, checks: Qu
 
 
 def _changes(known: Collection[str], there: Collection[str]) -> str | None:
-    """Return how the server differs from what was found; None if it does not."""
+    """Return which queues were added or removed since the state was refreshed, as a sentence; None if none were."""
     gone, new = sorted(set(known) - set(there)), sorted(set(there) - set(known))
     found = [f"{_some(gone)} gone from the server" if gone else "", f"{_some(new)} new" if new else ""]
     changed = "; ".join(filter(None, found))

@@ -286,7 +286,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
 
     @contextmanager
     def opened(self, name: str, config: LeasedConfig | None, discipline: str) -> Iterator[WorkQueue]:
-        """Yield a queue of any discipline, to look at it."""
+        """Open a queue of any discipline for reading its numbers, and close it at the end of the block."""
         if discipline == LeasedQueue.discipline:
             with self._briefly(name, config) as queue:
                 yield queue

@@ -54,7 +54,7 @@ class Colour(enum.Enum):
 
 
 class Kind(NamedTuple):
-    """A row: what is published, the name of how that is stored, and what it is read as."""
+    """A row of the table: a value to publish, the format in which it is stored, and the value that a consumer reads."""
 
     name: str
     published: Any

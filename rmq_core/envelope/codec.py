@@ -29,7 +29,7 @@ from rmq_core.policy import EXPIRES_HEADER, GROUP_HEADER, PRIORITY_HEADER, PUBLI
 Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any] | int | float | bool | None
 """What a message is read as."""
 Publishable: TypeAlias = object
-"""What is published: a Payload, or a value that the codec writes as one; docs/how-to/payloads.md lists them."""
+"""A value that `publish` accepts: a Payload, or one that the codec encodes as one (docs/how-to/payloads.md)."""
 
 
 if TYPE_CHECKING:  # before Python 3.13, only type checkers know the default of a type variable

@@ -68,7 +68,7 @@ class Typed(Generic[T]):
 
 
 def _library(kind: Any) -> _Library:
-    return _known(kind)
+    return _known(kind)  # mypy does not take a type[T] for hashable
 
 
 @lru_cache(maxsize=1024)

@@ -82,7 +82,7 @@ def reclaim_expired(engine: LeasedEngine) -> Exchange[int]:
         found += sum(not name.startswith((COMMIT, OVERDUE)) for name in late)
         if not late or not (yield from reclaim_all(engine, late)):
             break
-    yield from flush(engine)  # else nobody counts them: this engine belongs to no queue object
+    yield from flush(engine)  # no queue object does so for this engine
     return found
 
 

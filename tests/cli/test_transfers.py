@@ -122,7 +122,7 @@ def test_a_truncated_export_removes_nothing(rmq: Rmq, export: bytes, tmp_path: P
 
 def test_messages_in_a_state_are_deleted_and_a_purge_without_one_is_refused(rmq: Rmq, export: bytes) -> None:
     assert "--state, or --exported" in rmq("purge", "q", "--yes").err
-    assert "a lease is released or expired" in rmq("purge", "q", "--state", "leased", "--yes").err
+    assert "`rmq dlq purge` deletes dead letters" in rmq("purge", "q", "--state", "dead", "--yes").err
     assert rmq("purge", "q", "--state", "ready", "--text", "m249", "--yes").out == "purged 11 ready messages of q\n"
     asked = rmq("purge", "q", "--state", "ready", "--state", "delayed")
     assert "Delete 2,490 ready or delayed messages of q (leased)" in asked.err

@@ -30,7 +30,7 @@ from rmq_core.reports import Backlog
 _FEW = _AT_HAND = 4000
 """So many messages come from one shard, if that has some; and so many come with a claim in parts."""
 _LOOK_MS = 5000
-"""A waiting consumer polls all shards at this interval, even if nobody wakes it."""
+"""The interval at which a waiting consumer polls all shards, in case a notification is lost."""
 
 
 class _Wanted(NamedTuple):

@@ -137,7 +137,7 @@ def test_disciplines_without_a_list_of_leases_refuse(world: World, discipline: s
 def test_an_owner_has_to_be_named(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
-    queue.claim()  # nobody is its owner
+    queue.claim()  # without an owner
     with pytest.raises(ConfigurationError, match="owner"):
         queue.admin.release_leases("")
     assert queue.stats().leased == 1
@@ -180,9 +180,9 @@ def test_while_its_leases_are_taken_an_owner_may_ack_heartbeat_and_be_taken_over
         done = getattr(queue.admin, verb)("hung")
         acking.result()
         retry = retrying.result()
-        eventually(lambda: beaten.lease.lost)  # the heartbeat was told
+        eventually(lambda: beaten.lease.lost)  # its heartbeat found that the lease had ended
     assert [each.owner for each in queue.admin.leases()] == ["retry"]
-    kept = retry.count if retry else 0  # all of the lease, or what was ready after its release
+    kept = retry.count if retry else 0  # 3 if the retry took the lease over, else a ready message
     found = queue.stats()
     assert (found.ready, found.leased, found.dead) == (60 - sum(acked) - kept, kept, 0)
     assert done.settled + sum(acked) + (kept if kept == 3 else 0) == 60 - spare
