@@ -180,7 +180,7 @@ class Server:
         return found[0] if found else None
 
     def similar(self, name: str) -> str:
-        """Return the names of queues that a name may be a typing error of; empty if there are none."""
+        """Return the registered names that resemble this one, as text for "did you mean"; empty if none do."""
         return " or ".join(map(repr, get_close_matches(name, {each.name for each in self.registered()})))
 
     @contextmanager

@@ -80,7 +80,7 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[dic
     target = limits.stats.oldest_age.warn if limits.stats.oldest_age else None
     held, longest = row.get("oldest_lease") or 0, limits.stats.lease_age.warn if limits.stats.lease_age else None
     failing = trend.failed > max(limits.failed, trend.acked)
-    idle = min(age, trend.idle or 0)  # nothing waited before, so that nobody was missing
+    idle = min(age, trend.idle or 0)  # consumers are missed since messages wait
     waits = idle > limits.unclaimed and not row.get("leased") and not row.get("paused")
     recent = trend.dead or (newest is not None and newest < limits.dead_within)
     found: list[dict[str, Any] | None] = [
@@ -107,9 +107,10 @@ def attention(row: Mapping[str, Any]) -> int:
 
 
 def size(row: Mapping[str, Any]) -> float:
-    """Return how much there is of what a row needs attention for, or how long it has waited, in whole minutes.
+    """Return the key by which rows with the same reason are sorted, largest first.
 
-    Dead letters count by their number; else the age counts of what has waited longest, a message or a lease.
+    It is the number of dead letters if these are the reason; else the age of the oldest ready message or of the oldest
+    lease, whichever is larger, in whole minutes.
     """
     found = row.get("signs")
     if found and found[0]["kind"] in {"dying", "dead"}:

@@ -28,8 +28,8 @@ from rmq_core.policy import check_all, whole
 KINDS = frozenset("sbj")
 _DEEPEST = 500
 _MOST_INFLATED = 64 << 20
-"""A compressed payload may have so many bytes; a longer one is not compressed, and may be an attack (a thousand bytes
-for each stored one)."""
+"""The largest payload, in bytes, that is compressed, and to which a stored one is decompressed: zlib makes up to a
+thousand bytes of one, so a small message could exhaust a reader's memory (a decompression bomb)."""
 
 _JSON = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":"),

@@ -1,7 +1,7 @@
-"""The types, besides those of JSON, that the codec json writes, each in one way. Pure.
+"""Converts values of common Python types to those of JSON, for the codec json. Pure.
 
-docs/how-to/payloads.md has the table. Types of numpy, pydantic, msgspec and attrs are known without importing these:
-who has a value of one has imported it.
+docs/how-to/payloads.md has the table of types. Types of numpy, pydantic, msgspec and attrs are recognised only if the
+program has imported these libraries: without that, no payload can have such a type.
 """
 
 from __future__ import annotations

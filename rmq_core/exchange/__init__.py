@@ -163,7 +163,7 @@ class Beside(Protocol):
     look_at: float
 
     def along(self, name: str) -> tuple[Any, ...]:
-        """Return the command that goes along with a call of the script of that name, or with another command."""
+        """Return the command to append to the write of a script, or of a command, with this name."""
 
     def take(self, reply: Any) -> None:
         """Get the reply, which may be an error; raise nothing."""

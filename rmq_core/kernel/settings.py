@@ -3,9 +3,9 @@
 A queue object reads them before its first operation, and then about once a second: a driver appends the GET to a write
 that it sends anyway. So a queue without stored settings costs no script and no round trip more.
 
-Once a minute a small script takes the place of that GET. It also records that this program publishes, or consumes: the
-call that it goes along with tells which. Claims that wait have it along too, so a consumer that has nothing to do is
-known; a publisher is known by its last publish, for a day.
+Once a minute a small script replaces that GET. It also records in `clients` that this program publishes or consumes;
+the name of the script in the same write tells which. A waiting claim sends it too, so idle consumers are listed. A
+publisher that sends nothing is listed with the time of its last publish, for a day.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def _waiting(engine: LeasedEngine, wanted: _Wanted, wait_ms: int) -> Exchange[Le
 
 
 def _pass_on(shards: Sharded, name: str, soon: bool) -> Exchange[None]:
-    """Wake another consumer if the shard has more messages, or if this one was the one to wake at the next due time."""
+    """Wake another consumer if the shard has more messages, or if this one handled the timer for the next due time."""
     if not soon and name in shards.engines:
         seen = (yield from shards.across((name,), lambda _, one: poll_backlog(one), hurry=True))[name]
         soon = isinstance(seen, Exception) or seen[0].ready > 0

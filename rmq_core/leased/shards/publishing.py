@@ -18,7 +18,7 @@ from rmq_core.leased.shards.state import FIRST, Sharded, checked, sharded
 from rmq_core.leased.state import LeasedEngine
 
 _Got: TypeAlias = tuple[bytes, Any]
-"""The reply to a call that stores messages, and the confirmation of its writes, None without `durability`."""
+"""The reply of the script that stored messages, and the reply to WAIT or WAITAOF; None without `durability`."""
 _G = TypeVar("_G", _Got, _Got | Exception)
 _ATTEMPTS = 20
 _NO_CLOCK = ServerClock()
