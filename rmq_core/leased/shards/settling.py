@@ -114,7 +114,11 @@ def _returned(
 def give_back(
     engine: LeasedEngine, shards: Sharded, lease: Lease, verb: str, delays: str, reason: str | None
 ) -> Exchange[SettleReport]:
-    """Return all parts, and then end the home."""
+    """Give back the messages of all parts, and then end the lease at its home.
+
+    Raises LeaseLost if somebody else took the lease over before; if that happened between the two steps, the messages
+    are ready nevertheless, and the new holder has none of them.
+    """
     parts = {name: part for name, part in lease.parts if not part.state.settled}
 
     def one(name: str, shard: LeasedEngine) -> Exchange[SettleReport]:
