@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rmq_core.exchange import Call, Command, Pipeline
-from rmq_core.leased.inspecting import read
+from rmq_core.leased.inspecting import read, stats
 from rmq_core.messages import Sizes
 from tests.core.leased.by_hand import engine, envelopes, held, result, scripts
 
@@ -83,3 +83,10 @@ def test_the_first_request_to_read_a_large_lease_asks_for_its_size() -> None:
     call, command = want.calls
     assert (call.given["first"], call.given["last"]) == (0, 63)  # type: ignore[union-attr]
     assert command == Command(("MEMORY", "USAGE", b"rmq:{q}:lease:job", "SAMPLES", 0))
+
+
+def test_a_queue_is_not_empty_because_its_only_lease_ended_while_it_was_counted() -> None:
+    held_one = [0, 0, 1, 0, 0, b"", 9_000, [b"job"], 0]
+    ready_again = [1, 0, 0, 0, 0, 8_000, 9_000, [], 0]
+    found = result(stats(engine()), held_one, [0, b""], ready_again)
+    assert (found.ready, found.leased, found.leases) == (1, 0, 0)
