@@ -128,11 +128,18 @@ def test_publishers_that_died_end_it_ten_minutes_later(world: World) -> None:
     drain(queue)
     assert not done(queue)
     world.client.hset(key("publications"), NAME, b" ".join(record))
-    queue.publish_many(["c"], publication=NAME)  # by a retry, which counts as the only publisher
+    two_scripts = [NewMessage("c"), NewMessage("d", dedup_key="d")]
+    queue.publish_many(two_scripts, publication=NAME)  # by a retry, which counts as the only publisher
     assert not done(queue)
     drain(queue)
     assert done(queue)
-    assert done(queue)
+
+
+def test_one_of_which_all_messages_are_duplicates_has_ended(world: World) -> None:
+    queue = counting(world)
+    queue.publish("a", dedup_key="a")
+    queue.publish_many(["a"], dedup_key=str, publication=NAME)
+    assert (done(queue), counts(queue)) == (True, (0, 0, 0, 0, 0))
 
 
 def test_a_publisher_whose_call_fails_does_not_hold_it_open(world: World) -> None:
