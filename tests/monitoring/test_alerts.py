@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from markdown.extensions.toc import slugify
 
 from rmq_core.orchestrate import ALERTS as LIMITS
 from tests.monitoring.conftest import RULES, RULES_FILE
@@ -17,8 +18,9 @@ from tests.servers.process import until
 from tests.servers.prometheus import Prometheus, program
 
 ROOT = Path(__file__).parents[2]
-PAGES = ROOT / "docs" / "operations" / "alerts"
-LINK = "{{ $externalLabels.rmq_docs }}/operations/alerts/"
+PAGE = (ROOT / "docs" / "operations" / "alerts.md").read_text("utf-8")
+LINK = "{{ $externalLabels.rmq_docs }}/operations/alerts/#"
+RUNBOOK = re.compile(r"^## (.+)\n\n((?:(?!## ).*\n)*)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 DURATION = re.compile(r"(?<=[\[ ])\d+[smh](?=[\]\s)])")
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -107,10 +109,13 @@ def test_a_rule_has_the_limits_that_the_checks_of_the_orchestrators_use(rule: di
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(named(rule)))
-def test_a_rule_has_a_summary_a_description_and_a_page(rule: dict[str, Any]) -> None:
+def test_a_rule_has_a_summary_a_description_and_a_runbook(rule: dict[str, Any]) -> None:
     assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
-    page = PAGES / f"{rule['annotations']['runbook_url'].removeprefix(LINK).strip('/')}.md"
-    assert page.is_file()
+    place, anchor = rule["annotations"]["runbook_url"].split("#")
+    assert f"{place}#" == LINK
+    runbooks = {slugify(title, "-"): text for title, text in RUNBOOK.findall(PAGE)}
+    assert f"`{rule['alert']}`" in runbooks[anchor].partition("\n")[0], "the runbook of this alert"
+    assert f"| [`{rule['alert']}`](#{anchor}) |" in PAGE, "its row in the table"
 
 
 def test_a_prometheus_evaluates_the_rules_and_fires(prometheus: Prometheus) -> None:
@@ -119,7 +124,7 @@ def test_a_prometheus_evaluates_the_rules_and_fires(prometheus: Prometheus) -> N
     assert len(rules) == len(RULES)
     assert [rule["lastError"] for rule in rules if rule.get("lastError")] == []
     until(lambda: ("RmqDeadLetters", "carriers") in firing(prometheus), 30, 0.2)
-    place = "https://docs.example.com/rmq/operations/alerts/dead-letters/"
+    place = "https://docs.example.com/rmq/operations/alerts/#dead-letters"
     assert set(firing(prometheus).values()) == {place}  # the others have to last before they fire
 
 
