@@ -13,7 +13,7 @@ from airflow.sdk import BaseOperator, task
 
 from rmq_airflow.get_provider_info import get_provider_info
 
-DOCS = Path(__file__).parents[2] / "docs" / "how-to"
+DOCS = Path(__file__).parents[2] / "docs"
 INFO = get_provider_info()
 OPERATORS = [*INFO["operators"][0]["python-modules"], *INFO["sensors"][0]["python-modules"]]
 
@@ -33,7 +33,7 @@ def operators() -> list[Any]:
 def test_every_operator_points_to_a_guide_that_has_its_anchor(operator: Any) -> None:
     (anchor,) = re.findall(r":ref:`(howto/operator:\w+)`", operator.__doc__)
     assert anchor == f"howto/operator:{operator.__name__}"
-    guides = "".join(path.read_text() for path in DOCS.glob("airflow-*.md"))
+    guides = "".join(path.read_text() for path in DOCS.rglob("*.md"))
     assert f'<a id="{anchor}"></a>' in guides
 
 

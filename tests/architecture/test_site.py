@@ -27,7 +27,7 @@ DOCUMENTS = [
 ]
 CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
-ENTRY = re.compile(r"^(?::::|##) (\S+)$", re.MULTILINE)
+ENTRY = re.compile(r"^(?::::|###) (\S+)$", re.MULTILINE)
 
 
 def navigated(entries: Any) -> Iterator[str]:
@@ -96,6 +96,6 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     queues = (tmp_path / "site" / "reference" / "api" / "queues" / "index.html").read_text("utf-8")
     assert all(f'id="rmq_core.LeasedQueue.{name}"' in queues for name in ("publish", "claim", "process"))
     assert 'id="rmq_core.leased.queue.LeasedAdmin.pause"' in queues
-    airflow = (tmp_path / "site" / "reference" / "api" / "airflow" / "index.html").read_text("utf-8")
-    assert "howto/operator:RedisQueueSensor" in airflow, "a link to the guide"
-    assert not [markup for markup in (":param", "seealso", "ui_color") if markup in airflow]
+    integrations = (tmp_path / "site" / "reference" / "api" / "integrations" / "index.html").read_text("utf-8")
+    assert "howto/operator:RedisQueueSensor" in integrations, "a link to the guide"
+    assert not [markup for markup in (":param", "seealso", "ui_color") if markup in integrations]
