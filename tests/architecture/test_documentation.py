@@ -12,7 +12,7 @@ from tests.warm import Warm, warm
 
 ROOT = Path(__file__).parents[2]
 # A block that is a fragment or needs a cluster is marked by `<!-- not run: why -->` on the line before.
-BLOCK = re.compile(r"^(<!-- not run: .+ -->\n)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(<!-- not run: [^\n]+ -->\n)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A block that readers save as a file of their own says so: `<!-- file: worker.py -->`; other blocks start it.
 FILE = re.compile(r"^<!-- file: (\S+) -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE_URL = "redis://localhost:6379/0"
