@@ -182,7 +182,7 @@ def read_journal(engine: Journaled, *, after: str | None = None, until: str | No
 
 def entries_about(engine: Journaled, message_id: str, most: int) -> Exchange[tuple[list[JournalEntry], bool]]:
     """Return the entries about a message, oldest first, and whether the whole journal was read: at most `most`."""
-    found, leases, after = list[JournalEntry](), dict[str, None](), "-"
+    found, leases, after = list[JournalEntry](), dict[str, str](), "-"
     ending = message_id[message_id.rfind("-") :] if "-" in message_id else message_id
     for _ in range(0, most, _AT_ONCE):
         last, entries = yield script(
@@ -191,8 +191,8 @@ def entries_about(engine: Journaled, message_id: str, most: int) -> Exchange[tup
         )  # fmt: skip
         for entry in map(JournalEntry.of, entries):
             if message_id in entry.ids and entry.lease_id:
-                leases[entry.lease_id] = None
-            elif entry.event == "claimed" and entry.ids:
+                leases[entry.lease_id] = entry.fence
+            elif entry.event == "claimed" and entry.ids and leases.get(entry.lease_id) != entry.fence:
                 leases.pop(entry.lease_id, None)  # the id of the lease is used again, for other messages
             if message_id in entry.ids or (not entry.ids and (entry.lease_id in leases or entry.event == "redriven")):
                 found.append(entry)

@@ -292,6 +292,8 @@ def _granted(engine: LeasedEngine, request: LeaseRequest, words: list[str], enve
         engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
         named=request.mode == "named", isolation=isolation, envelopes=envelopes or None,
     )  # fmt: skip
+    if not envelopes and taken >= limit:
+        granted = yield from fetch(engine, granted, request.max_messages)  # first, because the journal takes its ids
     if not request.part:
         engine.state(_CLAIM, taken, granted, lease_ms=request.lease_ms)
     if isolation and not request.part:
@@ -301,7 +303,7 @@ def _granted(engine: LeasedEngine, request: LeaseRequest, words: list[str], enve
         if not request.part:
             engine.state(_CLAIM, filled.count - taken, granted.id)
         return filled
-    return granted if envelopes else (yield from fetch(engine, granted, request.max_messages))
+    return granted
 
 
 def fetch(engine: LeasedEngine, granted: Lease, most: int = 0) -> Exchange[Lease]:

@@ -180,7 +180,7 @@ def _same(entries: Sequence[JournalEntry], history: Sequence[Failure]) -> dict[i
 
 
 def _of_entry(entry: JournalEntry, message_id: str, found: Found | None, holder: str) -> Step:
-    others, at = len(entry.ids) - 1, moment(entry.at_ms)
+    others, at = (entry.messages or len(entry.ids)) - 1, moment(entry.at_ms)  # a large claim takes several entries
     among = f"with {others:,} {'other' if others == 1 else 'others'}" if message_id in entry.ids and others else ""
     named = publisher_of(found.message.headers) if found and entry.event == "published" else ""
     held = f"held by {holder}" if entry.by and holder else ""

@@ -137,6 +137,18 @@ def test_a_journal_tells_after_the_ack_who_processed_a_message_and_how_often(wor
     assert timeline.record()["steps"][0]["who"] == "dag/run/load"
 
 
+def test_each_message_of_a_claim_that_takes_several_entries_has_its_ack(world: World) -> None:
+    queue = world.queue(config=JOURNAL)
+    queue.publish_many([str(number) for number in range(1100)])
+    queue.release(queue.claim(max_messages=1100, lease_id="job", owner="w1"))
+    lease = queue.claim(max_messages=1100, lease_id="job", owner="w2")
+    queue.ack(lease)
+    for message in (lease.messages[0], lease.messages[-1]):
+        timeline = queue.admin.why(message.id)
+        assert told(timeline)[1:] == [("claimed", "w1"), ("released", "w1"), ("claimed", "w2"), ("acked", "w2")]
+        assert timeline.steps[1].detail == "with 1,099 others"
+
+
 @pytest.mark.parametrize("journal", [None, 1000])
 def test_only_the_dead_letters_that_were_chosen_have_the_redrive_in_their_timeline(
     world: World, journal: int | None
