@@ -30,8 +30,8 @@ $(STAMP): | $(BIN)/uv
 $(BIN)/uv:
 	$(PYTHON) tools/make_venv.py $(VENV)
 
-demo: $(STAMP) ## the main job on real flights, through Airflow and Dagster, and groups; CRASH=1 kills Spark, CLUSTER=1: in shards
-	python -m example_dags.demo $(if $(CRASH),--crash) $(if $(CLUSTER),--cluster)
+demo: $(STAMP) ## the main job on real flights, and groups; CRASH=1 kills Spark, CLUSTER=1: in shards, SERVE=1: then a console
+	python -m example_dags.demo $(if $(CRASH),--crash) $(if $(CLUSTER),--cluster) $(if $(SERVE),--serve)
 
 # The rings of tests, from seconds to hours; CONTRIBUTING.md says which to run when. Hypothesis tries the same examples
 # every time, except in `make faults`. More processes than cores: while one test waits for a server, another runs.

@@ -1,4 +1,4 @@
-"""`python -m example_dags.demo [--crash] [--cluster]`: run the main job in both orchestrators, then groups; check."""
+"""`python -m example_dags.demo [--crash] [--cluster] [--serve]`: the main job in both orchestrators, groups; check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from example_dags.demo import airflow_side, dagster_side, turns
+from example_dags.demo import airflow_side, dagster_side, serving, turns
 from example_dags.demo.outcome import Outcome, summary, table_of_shards
 from example_dags.demo.place import Place
 from example_dags.demo.processes import ChildFailed
@@ -20,12 +20,16 @@ def main() -> int:
     options = _options()
     for polite in (signal.SIGINT, signal.SIGTERM):  # a background shell ignores SIGINT, and children would inherit that
         signal.signal(polite, signal.default_int_handler)
-    place, progress = Place(options.directory, cluster=options.cluster), Progress()
+    place = Place(options.directory, cluster=options.cluster, journal=options.serve)
+    progress = Progress()
     place.clear()
     try:
         place.start_redis()
         outcomes = [side.run(place, progress, crash=options.crash) for side in (airflow_side, dagster_side)]
         claimed = turns.run(place, progress)
+        code = judge(place, outcomes, claimed, crash=options.crash)
+        if options.serve:
+            serving.serve(place, {"Airflow": airflow_side.QUEUE, "Dagster": dagster_side.QUEUE})
     except ChildFailed as error:
         print(error, file=sys.stderr)
         return 1
@@ -34,7 +38,7 @@ def main() -> int:
         return 130
     finally:
         place.stop_redis()
-    return judge(place, outcomes, claimed, crash=options.crash)
+    return code
 
 
 def judge(place: Place, outcomes: list[Outcome], claimed: Turns, *, crash: bool) -> int:
@@ -60,6 +64,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--crash", action="store_true", help="kill the Spark driver with SIGKILL in mid-job")
     about = "on a Redis Cluster of three nodes, with the main job's queues in shards"
     parser.add_argument("--cluster", action="store_true", help=about)
+    about = "then serve the console on the demo's queues until Ctrl-C, with a journal of what became of each message"
+    parser.add_argument("--serve", action="store_true", help=about)
     about = "the directory of all files of the demo; its content is deleted first"
     parser.add_argument("--directory", type=Path, default=Path("build/demo"), help=about)
     return parser.parse_args()

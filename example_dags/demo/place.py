@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 from example_dags.demo.cluster import NODES, Cluster
@@ -10,11 +11,15 @@ from rmq_core import LeasedQueue, embedded
 
 
 class Place:
-    """`build/demo`, with an embedded Redis in it, or else a Redis Cluster, in which queues are stored in shards."""
+    """`build/demo`, with an embedded Redis in it, or else a Redis Cluster, in which queues are stored in shards.
 
-    def __init__(self, root: Path, *, cluster: bool = False) -> None:
+    journal: queues record what became of each message, unless they are in shards, where they cannot.
+    """
+
+    def __init__(self, root: Path, *, cluster: bool = False, journal: bool = False) -> None:
         self.root = root.absolute()
         self._redis = self.root / "redis"
+        self._journal = timedelta(days=1) if journal else None
         self.cluster = Cluster(self._redis) if cluster else None
 
     @property
@@ -38,6 +43,8 @@ class Place:
         queue = LeasedQueue(self.redis_url, name)
         if self.cluster and not grouped:
             queue.admin.configure(shards=NODES)
+        elif self._journal:
+            queue.admin.configure(journal=self._journal)
         return queue
 
     def stop_redis(self) -> None:
