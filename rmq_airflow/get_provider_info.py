@@ -20,7 +20,14 @@ def get_provider_info() -> dict[str, Any]:
         "name": INTEGRATION,
         "description": "A work queue on Redis, not RabbitMQ: wait for work, claim it under a lease, ack it in the task "
         "that did it.",
-        "integrations": [{"integration-name": INTEGRATION, "tags": ["service"]}],
+        "integrations": [
+            {
+                "integration-name": INTEGRATION,
+                "external-doc-url": "https://redis.io/",  # the service; the project has no public address yet
+                "logo": "/integration-logos/rmq.svg",  # in docs, where Airflow's own providers have theirs
+                "tags": ["software"],
+            }
+        ],
         "hooks": [_modules("hooks.queue", "hooks.spark")],
         "operators": [_modules(*(f"operators.{name}" for name in OPERATORS))],
         "task-decorators": [
@@ -67,6 +74,7 @@ def _options() -> dict[str, Any]:
             'The address of `rmq serve`, to which the links "Queue" of tasks lead; by default they lead to the page '
             '"Queues" of this Airflow. Set it for API servers and workers.',
             example="https://rmq.example.com",
+            since="0.2.0",
         ),
         "numbers_for_all_users": _option(
             "boolean",
@@ -74,6 +82,7 @@ def _options() -> dict[str, Any]:
             'Whether every logged-in user who may open the page "Queues" sees the queues of all connections: names, '
             "numbers, history and leases, but neither messages nor the server, and changes nothing. With False, "
             "this needs the right to read the connection. With `[core] multi_team`, users see those of their team.",
+            since="0.2.0",
         ),
         "release_ended": _option(
             "boolean",
@@ -88,9 +97,11 @@ def _options() -> dict[str, Any]:
     }
 
 
-def _option(kind: str, default: str, description: str, example: str | None = None) -> dict[str, Any]:
+def _option(
+    kind: str, default: str, description: str, example: str | None = None, *, since: str = "0.1.0"
+) -> dict[str, Any]:
     said = {"type": kind, "default": default, "description": description, "example": example}
-    return {**said, "version_added": "0.1.0"}
+    return {**said, "version_added": since}
 
 
 def _modules(*names: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from rmq_airflow.get_provider_info import get_provider_info
 from rmq_airflow.location import OPTIONS
 
 AIRFLOW = Path(airflow.__file__).parent
+ROOT = Path(__file__).parents[2]
 MODULES = [
     module
     for kind in ("hooks", "operators", "sensors", "triggers")
@@ -33,6 +34,14 @@ def connection_type() -> dict[str, Any]:
 
 def test_the_metadata_is_valid_for_airflow() -> None:
     jsonschema.validate(get_provider_info(), schema("provider_info"))
+
+
+def test_the_integration_is_what_a_provider_of_airflow_itself_declares() -> None:
+    # The schema of installed providers lets all of it be missing.
+    (integration,) = get_provider_info()["integrations"]
+    jsonschema.validate([integration], schema("provider.yaml")["properties"]["integrations"])
+    assert (ROOT / f"docs{integration['logo']}").is_file()
+    assert integration["logo"].startswith("/integration-logos/")
 
 
 def test_the_connection_form_is_valid_for_airflow() -> None:

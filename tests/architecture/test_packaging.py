@@ -31,6 +31,19 @@ def test_the_package_and_its_metadata_have_one_version() -> None:
     assert PROJECT["version"] == rmq_core.__version__
 
 
+@pytest.mark.parametrize("page", ["SUPPORT.md", "docs/how-to/install.md"])
+def test_a_table_of_supported_versions_says_what_the_package_requires(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    said = dict(re.findall(r"^\| (Python|Airflow|Dagster|Spark) \| ([^|]+) \|", text, re.MULTILINE))
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert (said["Python"], PROJECT["requires-python"]) == (", ".join(pythons), f">={pythons[0]}")
+    extras = PROJECT["optional-dependencies"]
+    for part, package in {"Airflow": "apache-airflow", "Dagster": "dagster", "Spark": "pyspark"}.items():
+        (required,) = [each for each in extras[part.lower()] if re.match(rf"{package}>", each)]
+        oldest, _, below = required.removeprefix(f"{package}>=").partition(",<")
+        assert said[part].partition(";")[0] == f"{oldest} or later{f', below {below}' if below else ''}"
+
+
 def test_prometheus_scrapes_a_service_of_compose() -> None:
     config = yaml.safe_load((ROOT / "monitoring/prometheus/prometheus.yml").read_text("utf-8"))
     ((target,),) = [each["targets"] for job in config["scrape_configs"] for each in job["static_configs"]]
