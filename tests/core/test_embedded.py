@@ -24,6 +24,7 @@ from rmq_core.errors import ConfigurationError, QueueUnavailable
 from tests.core.leases import PATIENCE_S
 from tests.servers import NAMES
 from tests.servers.matrix import command, version
+from tests.servers.process import DIES_WITH_US
 
 ROOT = Path(__file__).parents[2]
 FRESH = multiprocessing.get_context("spawn")
@@ -115,6 +116,28 @@ def test_the_server_outlives_the_process_that_started_it(data: Path) -> None:
     assert embedded.is_running(data)
     with connected(data) as client:
         assert client.get("k") == b"v"
+
+
+def test_the_first_example_of_the_readme_survives_a_kill_in_the_middle(data: Path) -> None:
+    (code,) = re.findall(
+        r"^```python\n(import time\n.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+    def said(day: int, delivery: int = 1) -> str:
+        item = {"day": day, "origin": "JFK"}
+        return f"{item} delivery {delivery}\n"
+
+    data.mkdir()
+    (data / "work.py").write_text(code)
+    run = [sys.executable, "work.py"]
+    with subprocess.Popen([*DIES_WITH_US, *run], cwd=data, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout is not None
+        before = [victim.stdout.readline() for _ in range(3)]
+        victim.kill()
+    after = subprocess.run(run, cwd=data, capture_output=True, text=True, check=True).stdout.splitlines(keepends=True)
+    assert before == [said(day) for day in (1, 2, 3)]
+    assert sorted(after[:-1]) == sorted([said(3, 2), *(said(day) for day in range(4, 11))])
+    assert after[-1].startswith("8 handled, 0 failed")
 
 
 def test_data_survives_stop_and_start(data: Path) -> None:
