@@ -8,11 +8,13 @@ Keys that begin with `test:` are the tests' own: `test:published` lists the payl
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -27,13 +29,21 @@ ENOUGH = 1000
 """So many deliveries that no message becomes a dead letter."""
 
 
+def public(name: str) -> Any:
+    """Return a public name: 0.1.0 has all in `rmq_core`, later versions have the rarer ones in modules of it."""
+    for module in ("", ".jobs", ".orchestrate", ".reliable", ".rotation", ".streams"):
+        with suppress(ImportError, AttributeError):
+            return getattr(importlib.import_module(f"rmq_core{module}"), name)
+    raise AttributeError(f"rmq_core has no {name}, nor has a module of it")
+
+
 def configs(name: str) -> dict[str, Any]:
     return {
         "leased": rmq_core.LeasedConfig(lease=LEASE_S, max_deliveries=ENOUGH),
-        "reliable": rmq_core.ReliableConfig(timeout=LEASE_S, max_deliveries=ENOUGH),
-        "rotation": rmq_core.RotationConfig(timeout=LEASE_S),
-        "streams": rmq_core.QueueConfig.named(name, claim_idle_ms=1000 * LEASE_S),
-        "jobs": rmq_core.JobsConfig(lease=LEASE_S, max_attempts=ENOUGH, backoff=rmq_core.exponential(0, 0)),
+        "reliable": public("ReliableConfig")(timeout=LEASE_S, max_deliveries=ENOUGH),
+        "rotation": public("RotationConfig")(timeout=LEASE_S),
+        "streams": public("QueueConfig").named(name, claim_idle_ms=1000 * LEASE_S),
+        "jobs": public("JobsConfig")(lease=LEASE_S, max_attempts=ENOUGH, backoff=rmq_core.exponential(0, 0)),
     }
 
 
@@ -126,7 +136,7 @@ def submit(name: str) -> None:
     """Claim a batch for a driver, hand it over, and print the outcome."""
     queue = rmq_core.LeasedQueue(URL, name, rmq_core.LeasedConfig(lease=30))
     lease = queue.claim(max_messages=4, lease_id="run", owner="try 1")
-    submission = rmq_core.Submission(queue, lease)
+    submission = public("Submission")(queue, lease)
     print(json.dumps(submission.handover(rmq_core.RedisSettings.from_url(URL)).environment()), flush=True)
     sys.stdin.readline()
     (submission.poll if hasattr(submission, "poll") else submission.look)()
@@ -141,7 +151,7 @@ def submit(name: str) -> None:
 
 def drive() -> None:
     """Adopt the lease of the environment, and ack it on request."""
-    handover = rmq_core.Handover.from_environment()
+    handover = public("Handover").from_environment()
     queue = rmq_core.LeasedQueue(URL, handover.queue, handover.config)
     lease = queue.adopt(handover.lease_id, owner=handover.owner, if_owner=handover.owner)
     print(lease.count, flush=True)
