@@ -92,9 +92,9 @@ function explain(message, { queue, lacks, hrefOf }) {
 
 function deeds(target, message, where) {
   const { connection, queue, lacks, changed } = where;
-  if (target === "leased") return h("a.button.plain", { href: where.hrefOf(queue, "leases") }, icon("release"), "Its lease");
   const state = target === "isolated" ? "ready" : target;
   const buttons = verbButtons(where, "message", { state, fields: { message_id: message.id }, it: "this message", then: changed });
+  if (target === "leased") return [h("a.button.plain", { href: where.hrefOf(queue, "leases") }, icon("release"), "Its lease"), ...buttons];
   if (target !== "dead") return buttons;
   const chosen = { message_ids: [message.id] };
   const button = (verb, label, picture, question, word, done) =>

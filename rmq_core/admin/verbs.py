@@ -165,6 +165,18 @@ VERBS = {
             done="removed {messages} of {queue}", outcome="messages removed: {cancelled:d}", past="removed",
         ),
         Verb(
+            "dead_letter", "dead-letter", "message", "way to make a dead letter of a message by its id",
+            takes=(Argument("reason", "Why, for its history and the reasons of the dead letters."),),
+            label="Dead-letter…", picture="alert", states=("ready", "delayed", "leased"),
+            asks="Make {it} a dead letter?",
+            explains="Move messages of {queue} to the dead letters, however many deliveries they have left; a redrive"
+            " makes them ready again. Also one that a consumer has claimed, as a message that kills its workers: the"
+            " consumer can no longer settle it, and keeps the others of its lease.",
+            answer=lambda changed: {"dead_lettered": changed},
+            done="moved {messages} of {queue} to the dead letters",
+            outcome="messages moved to the dead letters: {dead_lettered:d}", past="moved to the dead letters",
+        ),
+        Verb(
             "configure", "configure", "queue", "settings that are stored with it",
             takes=(
                 Argument(

@@ -3,8 +3,8 @@ r"""How a message is stored, and which fields it has: envelopes, ids, chunks of 
 An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`. Its body
 `<id> <kind><length of headers> <headers><payload>` comes from the client. The scripts on the server write the part
 before the body (`kernel/include/envelope.lua`), or check it if a client that publishes many messages has written it. A
-line of history is `<nack|expired|unclaimed|edited>\t<ms>\t<owner>\t<reason>\n`. If the message failed together with
-others, the line has a suffix before its `\n`:
+line of history is `<nack|expired|unclaimed|edited|moved>\t<ms>\t<owner>\t<reason>\n`. If the message failed together
+with others, the line has a suffix before its `\n`:
 `\x1f<failures together> <isolated group> <how many of them a claim may take> <deliveries not blamed on it>`.
 A later version may add suffixes that begin with `\x1f`. docs/reference/stored-format.md defines all of it.
 """
@@ -113,8 +113,8 @@ def stamp(enqueued_ms: int, deliveries: int = 0) -> bytes:
 class Failure(NamedTuple):
     """One failed delivery: `nack`, or `expired` if its holder did not settle it in time.
 
-    Two kinds are none: `unclaimed`, the message expired while it waited; `edited`, an operator redrove it with another
-    payload or other headers.
+    Three kinds are none: `unclaimed`, the message expired while it waited; `edited`, an operator redrove it with
+    another payload or other headers; `moved`, an operator moved it to the dead letters.
     """
 
     kind: str

@@ -24,7 +24,7 @@ _MOST, _SLICE, _LEASES, _ENTRIES = 100_000, 1000, 1000, 100_000
 _PLACES = (
     ("ready", "list"), ("delayed", "zset"), ("dead", "list"), ("completed", "list"), ("failed", "list"),
 )  # fmt: skip
-_PAST = {"nack": "nacked"}
+_PAST = {"nack": "nacked", "moved": "dead-lettered"}
 _BEGINS = {"claimed", "taken over", "handed over"}
 _NEAR_S = 2  # a message and the journal mean the same event by times this near
 
@@ -40,6 +40,13 @@ class Found(NamedTuple):
     score: float = 0
     lease: LeaseInfo | None = None
     history: bytes = b""
+
+
+class Held(NamedTuple):
+    """A message that a lease holds."""
+
+    lease: LeaseInfo
+    envelope: bytes
 
 
 def why(engine: LeasedEngine, message_id: str) -> Exchange[Timeline]:
@@ -72,12 +79,10 @@ def why(engine: LeasedEngine, message_id: str) -> Exchange[Timeline]:
 def _find(engine: LeasedEngine, message_id: str) -> Exchange[tuple[Found | None, list[str]]]:
     """Return where a message is, and the parts of the queue that were too long to be read to their end."""
     partly: list[str] = []
-    held = yield from leases(engine, _LEASES)
-    for lease in held:
-        found, _ = yield from _look(engine, engine.keys.lease(lease.id), "list", message_id, 1)
-        if found and not (yield from _settled(engine, lease, found)):
-            return Found("leased", message_of(found[1]), 0, lease, split(found[1]).history), partly
-    if len(held) == _LEASES:
+    held, whole = yield from find_held(engine, message_id)
+    if held:
+        return Found("leased", message_of(held.envelope), 0, held.lease, split(held.envelope).history), partly
+    if not whole:
         partly.append(f"more than {_LEASES:,} leases")
     for place, kind in _PLACES:
         found, whole = yield from _look(engine, engine.keys.of(place), kind, message_id)
@@ -90,14 +95,25 @@ def _find(engine: LeasedEngine, message_id: str) -> Exchange[tuple[Found | None,
     return None, partly
 
 
-def _settled(engine: LeasedEngine, lease: LeaseInfo, found: tuple[int, bytes, bytes]) -> Exchange[bool]:
-    """Return whether the message at a place of a lease was settled one by one."""
+def find_held(engine: LeasedEngine, message_id: str) -> Exchange[tuple[Held | None, bool]]:
+    """Return where an unsettled message is in a lease, and whether all leases were looked at; reads at most 1,000."""
+    held = yield from leases(engine, _LEASES)
+    for lease in held:
+        if found := (yield from in_lease(engine, lease.id, message_id)):
+            return Held(lease, found[1]), True
+    return None, len(held) < _LEASES
+
+
+def in_lease(engine: LeasedEngine, lease_id: str, message_id: str) -> Exchange[tuple[int, bytes] | None]:
+    """Return the index and the envelope of an unsettled message of a lease; None if it holds none of this id."""
+    found, _ = yield from _look(engine, engine.keys.lease(lease_id), "list", message_id, 1)
+    if not found:
+        return None
     index = found[0] - 2
-    reply = yield read_call(engine.keys, lease.id, "", index, index + 1)
-    if reply[0] != b"read" or not reply[3]:
-        return False
-    bits, at = reply[3], index - reply[2] * 8
-    return bool(bits[at // 8] >> (7 - at % 8) & 1)
+    reply = yield read_call(engine.keys, lease_id, "", index, index + 1)
+    bits, at = (reply[3], index - reply[2] * 8) if reply[0] == b"read" else (b"", 0)
+    settled = bits and bits[at // 8] >> (7 - at % 8) & 1
+    return None if settled else (index, found[1])
 
 
 def _look(
@@ -193,6 +209,7 @@ def _of_marks(
     """Return what operators did to the queue since the message is known, and what they did to the message itself."""
     begins = [moment(entry.at_ms) for entry in entries if entry.ids] + ([found.message.enqueued_at] if found else [])
     events, own = {entry.event for entry in entries}, f"message {message_id}"
+    events |= {_PAST.get(each.kind, each.kind) for each in (found.message.history if found else ())}
     return [
         Step(mark.at, _what(mark, own), mark.by, "", mark.text, "marks")
         for mark in (yield from marks(engine))
@@ -205,7 +222,7 @@ def _what(mark: Mark, own: str) -> str:
 
 
 def _concerns(mark: Mark, own: str, events: set[str], found: Found | None) -> bool:
-    """Return whether a mark may be about a message, and the journal does not say the same."""
+    """Return whether a mark may be about a message, and neither its history nor the journal says the same."""
     if mark.kind == "redrive" and not mark.text.startswith("message "):
         return "redriven" not in events
     if mark.kind not in ENTRIES:

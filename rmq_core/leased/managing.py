@@ -33,13 +33,15 @@ from rmq_core.kernel.selecting import (
     redrive_all,
     wanted_ids,
 )
-from rmq_core.kernel.settling import end_each, expired
+from rmq_core.kernel.settling import end_each, expired, without_report
 from rmq_core.kernel.transfer import Cursor, list_page
-from rmq_core.leased.claiming import owner_of, reenter, seize
+from rmq_core.leased.claiming import join, owner_of, reenter, seize
+from rmq_core.leased.explaining import find_held, in_lease
 from rmq_core.leased.inspecting import browsing, held_by, stats, stored_in
 from rmq_core.leased.publishing import deduplicates, digest_of, typed
 from rmq_core.leased.reclaiming import reclaim_lease
-from rmq_core.leased.settling import give_back, release
+from rmq_core.leased.settling import MOVE, NOW, give_back, release, some_call
+from rmq_core.leased.shards.state import PART
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.leased.transfer import STATES, export_page
 from rmq_core.observe.fact import Act
@@ -50,7 +52,7 @@ from rmq_core.reports import OnProgress, ReasonGroup, SearchPage, SettleReport
 _SIDES = {"ready": "right", "dead": "left", "completed": "left", "failed": "left"}
 """The end of each list at which messages are added: a scan from there overlooks none when others are added or taken."""
 TARGETS = tuple(dict.fromkeys((*UNHELD, *STATES)))
-_AT_ONCE = 250
+_AT_ONCE, _ROUNDS = 250, 3
 
 
 def search(engine: LeasedEngine, target: str, where: Match, *, after: str | None = None) -> Exchange[SearchPage]:
@@ -314,6 +316,57 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
             engine.state(Act.CANCEL, ids=[message_id])
             return True
     return False
+
+
+def dead_letter(engine: LeasedEngine, message_id: str, *, reason: str | None = None) -> Exchange[bool]:
+    """Move a message to the dead letters, however many deliveries it has left; return False when it is not there.
+
+    It may be ready, isolated, delayed or leased. Of a lease, only this message is taken: its holder can no longer
+    settle it, and keeps the others; a lease of nothing else ends. Scans the queue, the newest message first, and then
+    up to 1,000 leases. reason: for the history of the message, in a line of the kind `moved` that names the operator.
+    A redrive makes it ready again.
+    """
+    wanted, why = checked_id(message_id), one_line(reason)
+    for _ in range(_ROUNDS):  # it may be claimed, or given back, between the steps that find and move it
+        lease_id, moved = None, (yield from _move_waiting(engine, wanted, why))
+        if moved is None:
+            held, _ = yield from find_held(engine, wanted)
+            if held is None:
+                return False
+            lease_id, moved = held.lease.id, (yield from _move_held(engine, held.lease.id, wanted, why))
+        if moved:
+            engine.state(Operation.DEAD, 1, lease_id, message_id=wanted, reason=why or None)
+            engine.state(Act.DEAD_LETTER, ids=[wanted], reason=why)
+            return True
+    return False
+
+
+def _move_waiting(engine: LeasedEngine, message_id: str, reason: str) -> Exchange[bool | None]:
+    """Make a dead letter of a message that waits; return None if there is none, False if it was moved meanwhile."""
+    for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
+        if found := (yield from find(engine, key, frozenset([message_id]))):
+            reply = yield script(
+                "leased/dead_letter", engine.keys, engine.settings,
+                key=key, kind=kind, owner=one_line(actor()), reason=reason, message=found[message_id],
+            )  # fmt: skip
+            return bool(number_after(b"dead ", without_report(engine, reply)))
+    return None
+
+
+def _move_held(engine: LeasedEngine, lease_id: str, message_id: str, reason: str) -> Exchange[bool]:
+    """Make a dead letter of a message of a lease; return False if the lease, or its holder, is another meanwhile."""
+    try:
+        lease = yield from join(engine, lease_id)
+    except LeaseLost:
+        return False
+    found = yield from in_lease(engine, lease_id, message_id)  # after `join`, so that the token shows that it is there
+    if found is None:
+        return False
+    # The home of a lease in parts decides how it ends, so its parts stay until then.
+    lease.state.joined = lease_id.startswith(PART)
+    call = some_call(engine, lease, MOVE, [found[0]], NOW, f"{one_line(actor())}\t{reason}")
+    verdict, _, letters = without_report(engine, (yield call)).decode().partition(" ")
+    return verdict in {"some", "all"} and letters == "d"
 
 
 def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:

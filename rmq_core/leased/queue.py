@@ -124,6 +124,7 @@ class LeasedAdmin(Recorded, Configured, Admin[LeasedEngine, W]):
     pause = Method(managing.pause)
     resume = Method(managing.resume)
     cancel = Method(managing.cancel)
+    dead_letter = Method(managing.dead_letter)
     forget = Method(managing.forget)
     remembered = Method(managing.remembered)
     unregister = Method(managing.unregister)

@@ -2,7 +2,8 @@
 -- unless the caller only joined the lease and does not hold it.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
 --       done  completed
--- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delays, of nack_delays.lua  reason
+-- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release; move: to the dead letters, as an operator
+--         wants  delays, of nack_delays.lua  reason, of a move behind the operator and a tab
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
 --       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  breaker, of breaker.lua
 --       channel, of notifications  holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first
@@ -30,9 +31,10 @@ local now, seen = clock(), awaited(waiters, wake, timer)
 local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', lease) - 1
 local acked_now = {}
 local how = verb == 'release' and untouched(head, lease)
-if verb == 'nack' then
+if verb == 'nack' or verb == 'move' then
   how = alone_of(head, size)
-  how.entry, how.waits, how.now = table.concat({'nack', now, head.owner, reason}, '\t'), waits_of(delays), now
+  how.entry = table.concat(verb == 'nack' and {'nack', now, head.owner, reason} or {'moved', now, reason}, '\t')
+  how.waits, how.now = waits_of(delays), now
   how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
 end
 redis.call('PERSIST', lease)

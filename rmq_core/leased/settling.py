@@ -23,6 +23,8 @@ _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE
 NOW = "1 0"
 REJECT = "reject"
 """A nack with max_deliveries 1."""
+MOVE = "move"
+"""What an operator does to a message that another holds: the same, with a line that names the operator."""
 _COVERED = 64
 
 
@@ -159,7 +161,7 @@ def settle_some(
         indexes = sorted(set(refs), reverse=True)
         for first in range(0, len(indexes), step):
             chunk = indexes[first : first + step]
-            call = _some(engine, lease, verb, chunk, delays, reason)
+            call = some_call(engine, lease, verb, chunk, delays, reason)
             reply, confirmed = apart(call, (yield call))
             reply = without_report(engine, reply)
             verdict, _, letters = reply.decode().partition(" ")
@@ -198,10 +200,12 @@ def _once_over(lease: Lease, index: int) -> Outcome:
     return Outcome.SETTLED_BEFORE if 0 <= index < lease.count else Outcome.MISSING
 
 
-def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], delays: str, reason: str) -> Call:
+def some_call(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], delays: str, reason: str) -> Call:
+    """Return the call that settles messages of a lease by their indexes, the highest first."""
     keys, settings = engine.keys, engine.settings
-    if verb == REJECT:
-        verb, settings = "nack", settings._replace(max_deliveries=1)
+    if verb in {REJECT, MOVE}:
+        settings = settings._replace(max_deliveries=1)
+        verb = "nack" if verb == REJECT else verb
     call = script(
         "leased/settle_some", keys, settings, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
         done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delays=delays, reason=reason,

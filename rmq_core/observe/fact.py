@@ -55,6 +55,7 @@ class Act(StrEnum):
     DISCARD = "discard", "deleted"
     RUN_NOW = "run-now", "run now"
     CANCEL = "cancel", "cancelled"
+    DEAD_LETTER = "dead-letter", "dead-lettered"
     REDRIVE = "redrive", "redriven"
     PURGE = "purge", ""
     PAUSE = "pause", ""

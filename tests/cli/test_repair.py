@@ -242,3 +242,18 @@ def test_the_editor_gets_the_payload_and_returns_the_new_one(tmp_path: Path, mon
     monkeypatch.setenv("VISUAL", "/nowhere")
     with pytest.raises(Exception, match="nothing was changed"):
         dead._in_editor("x", ".txt")
+
+
+def test_a_message_that_kills_its_worker_is_set_aside_while_it_is_leased(rmq: Rmq, queue: LeasedQueue) -> None:
+    killer, other = queue.publish_many(["killer", "other"]).ids
+    lease = queue.claim(max_messages=2, owner="worker")
+    assert lease is not None
+    ran = rmq("dead-letter", "orders", killer, "--reason", "kills its worker")
+    assert (ran.code, ran.out) == (0, "moved 1 message of orders to the dead letters\n")
+    (letter,) = queue.admin.dead_letters()
+    assert (letter.id, letter.history[-1].kind, letter.history[-1].reason) == (killer, "moved", "kills its worker")
+    assert queue.ack(lease).settled == 1
+    again = rmq("dead-letter", "orders", killer, other, "--json")
+    assert (again.code, again.records) == (1, [{"queue": "orders", "dead_lettered": 0, "missing": [killer, other]}])
+    assert f"neither ready nor delayed nor leased: {killer}, {other}" in again.err
+    assert f"dead-lettered  {letter.history[-1].owner}" in rmq("why", "orders", killer).out

@@ -30,7 +30,7 @@ def test_each_command_works_for_a_user_with_exactly_the_documented_permissions(
         ["top", "--times", "1"], ["leases", *of], ["consume", *of, "--max", "1"], ["pause", *of], ["resume", *of],
         ["publish", *of, '{"n":2}', *json], ["consume", *of, "--max", "1", "--", "false"], ["release", *of, "a"],
         ["expire", *of, "a", "--yes"], ["run-now", *of, "a"], ["cancel", *of, "a", "--yes"], ["reap", *of],
-        ["history", *of], ["mark", *of, "deployed"], ["why", *of, "a"], ["doctor", *of],
+        ["dead-letter", *of, "a"], ["history", *of], ["mark", *of, "deployed"], ["why", *of, "a"], ["doctor", *of],
         ["export", *of, file], ["import", *of, file], ["journal", "export", *of, f"{file}.journal"],
         ["dlq", "list", *of], ["dlq", "reasons", *of], ["dlq", "redrive", *of], ["dlq", "purge", *of, "--yes"],
         ["queues", "list"], ["queues", "forget", "orders"],

@@ -106,6 +106,8 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     walk("mark", queue, "a mark")
     walk("history", queue)
     walk("cancel", queue, one, "-y")
+    walk("dead-letter", queue, *walk.ids("peek"))
+    walk("dlq redrive", queue, "--max", "1")
     walk("publish", queue, "later", "--delay", "3600")
     walk("run-now", queue, *walk.ids("peek", "--state", "delayed"))
     held(queue, 2)

@@ -114,6 +114,21 @@ async def test_a_ready_or_delayed_message_is_removed_and_a_leased_one_is_not(
     assert refused["detail"] == "nothing was removed: this message is neither ready nor delayed any more"
 
 
+@pytest.mark.parametrize("state", ["ready", "delayed", "leased"])
+async def test_a_message_is_made_a_dead_letter_by_the_user_who_asked_for_it(
+    page: httpx.AsyncClient, queue: LeasedQueue, audit: Kept, state: str
+) -> None:
+    message_id = queue.publish("x", delay=3600 if state == "delayed" else None).id
+    if state == "leased":
+        queue.claim(owner="worker")
+    assert await post(page, "dead-letter", message_id=message_id, reason="kills") == {"dead_lettered": True}
+    assert audit.lines[-1]["outcome"] == "done: messages moved to the dead letters: 1"
+    (letter,) = queue.admin.dead_letters()
+    assert letter.history[-1][::2] + letter.history[-1][3:] == ("moved", "changer (console)", "kills")
+    again = await post(page, "dead-letter", 409, message_id=message_id)
+    assert again["detail"].endswith("neither ready nor delayed nor leased any more")
+
+
 @pytest.mark.parametrize(("discipline", "payload"), [("streams", {"n": 1}), ("rotation", "x"), ("reliable", "x")])
 async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused(
     page: httpx.AsyncClient, redis_url: str, audit: Kept, discipline: str, payload: Any

@@ -71,6 +71,7 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "configure": lambda s: s.queue.admin.configure(max_dead=5_000),
     "claim_next": lambda s: s.queue.claim_next(ack=s.lease, max_messages=5),
     "claim_stale": lambda s: s.queue.claim_stale(),
+    "dead_letter": lambda s: s.queue.admin.dead_letter(s.ids[-1]),
     "dead_letters": lambda s: s.queue.admin.dead_letters(),
     "dead_reasons": lambda s: s.queue.admin.dead_reasons(),
     "discard": lambda s: s.queue.admin.discard([s.dead]),

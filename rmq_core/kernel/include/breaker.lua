@@ -1,7 +1,8 @@
 -- trips() returns whether the queue has to pause itself, because its newest dead letters died within a span of time. The
 -- argument `breaker` is '<number of letters> <ms>', or empty; the caller tests that first. The last line of a letter's
 -- history has how and when it died, so nothing else is stored. A letter without one does not count. Messages that expired
--- while they waited ('unclaimed') do not either: no consumer failed, and in a paused queue more would expire.
+-- while they waited ('unclaimed') do not either: no consumer failed, and in a paused queue more would expire. Nor do those
+-- that an operator moved there ('moved').
 -- include: envelope
 -- include: trimmed
 local function death_of(letter)
@@ -17,7 +18,7 @@ local function trips(dead, now)
   for at = 0, number + 999 do
     kind, died = death_of(redis.call('LINDEX', dead, at))
     if died and now - died > span then return false end
-    if died and kind ~= 'unclaimed' then failed = failed + 1 end
+    if died and kind ~= 'unclaimed' and kind ~= 'moved' then failed = failed + 1 end
     if failed == number then return true end
   end
   return false

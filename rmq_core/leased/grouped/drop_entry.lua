@@ -17,11 +17,13 @@ local function number_of(name, entry, newest)
     end
   end
 end
-local function drop_entry(key, entry, kind)
+-- becomes: as what a publication counts the message, 'removed' or 'dead'.
+local function drop_entry(key, entry, kind, becomes)
+  local change = {waiting = -1, [becomes or 'removed'] = 1}
   if kind == 'zset' then
     local gone = redis.call('ZREM', key, entry)
     if gone > 0 then
-      counted({entry}, {waiting = -1, removed = 1})
+      counted({entry}, change)
       set_unique({entry})
     end
     keep_counts()
@@ -39,7 +41,7 @@ local function drop_entry(key, entry, kind)
     enter({name})
   end
   store({name})
-  counted({entry}, {waiting = -1, removed = 1})
+  counted({entry}, change)
   set_unique({entry})
   keep_counts()
   return 1

@@ -71,6 +71,7 @@ _OTHER: dict[Callable[..., Any], Callable[..., Exchange[Any]]] = {
     managing.edit: found_first(managing.edit),
     managing.run_now: waking(found_first(managing.run_now)),
     managing.cancel: found_first(managing.cancel),
+    managing.dead_letter: found_first(managing.dead_letter),
     managing.unregister: changes.unregister,
     managing.forget: by_key(managing.forget),
     managing.remembered: by_key(managing.remembered),

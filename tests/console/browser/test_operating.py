@@ -171,6 +171,20 @@ def test_a_delayed_message_is_run_now_and_a_ready_one_is_removed(screen: Console
     assert queue.publish("again", dedup_key="order 7").accepted
 
 
+def test_a_message_that_is_leased_is_made_a_dead_letter(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish("killer")
+    queue.claim(owner="worker", lease=3600)
+    screen.open("work", "leases")
+    screen.click("tr.lease")
+    screen.click("table.messages.leased tbody tr")
+    screen.button("Dead-letter").click()
+    screen.shows("Reason (optional)", "dialog label")
+    screen.find("dialog input").send_keys("kills", Keys.ENTER)
+    screen.shows("Moved 1 message of work to the dead letters", "#toasts")
+    assert [each.history[-1].reason for each in queue.admin.dead_letters()] == ["kills"]
+
+
 def test_a_verb_is_confirmed_only_with_what_it_takes(
     screen: ConsoleScreen, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,7 +138,8 @@ async def test_every_route_works_for_a_queue_on_any_node_of_a_cluster(
         await walk.post("run-now", message_id=later)
         await walk.post("edit", message_id=dead[0], payload="better", kind="text")
         await walk.post("discard", message_ids=[dead[1]])
-        assert (await walk.post("redrive"))["redriven"] == 1
+        await walk.post("dead-letter", message_id=later)
+        assert (await walk.post("redrive"))["redriven"] == 2
         assert (await walk.post("purge", target="ready", confirm=name))["purged"] == 5
         assert walk.taken == set(paths(served.app()))
     finally:

@@ -48,6 +48,8 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
         queue.admin.purge(place, where=Match(text="e")) for place in ("ready", "delayed", "dead")
     ],
     "cancel": lambda queue, _: queue.admin.cancel(queue.admin.peek()[0].id),
+    "dead letter": lambda queue, _: queue.admin.dead_letter(queue.admin.peek()[0].id, reason="r"),
+    "dead letter of a lease": lambda queue, lease: queue.admin.dead_letter(lease.messages[1].id, reason="r"),
     "forget": lambda queue, _: queue.admin.forget("known"),
     "configure": lambda queue, _: queue.admin.configure(max_deliveries=5, reset="backoff").stored,
     "pause": lambda queue, _: (queue.admin.pause(), queue.stats().paused),

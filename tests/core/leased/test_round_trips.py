@@ -128,6 +128,7 @@ CASES: dict[str, Case] = {
     "pause": (lambda _: None, lambda queue, _: queue.admin.pause()),
     "resume": (lambda _: None, lambda queue, _: queue.admin.resume()),
     "cancel": (lambda queue: queue.publish("x").id, lambda queue, message_id: queue.admin.cancel(message_id)),
+    "dead_letter": (lambda queue: queue.publish("x").id, lambda queue, message_id: queue.admin.dead_letter(message_id)),
     "forget": (lambda _: None, lambda queue, _: queue.admin.forget("key")),
     "register_consumer": (lambda _: None, lambda queue, _: tools_of(queue).register_consumer("c", **RUN)),
     "renew_consumer": (
@@ -151,7 +152,8 @@ CASES: dict[str, Case] = {
 
 
 TRIPS = dict.fromkeys(CASES, 1) | {
-    "cancel": 2, "close": 0, "configure": 3, "discard": 2, "leases": 2, "messages": 0, "publish_many": 2,
+    "cancel": 2, "close": 0, "configure": 3, "dead_letter": 2, "discard": 2, "leases": 2, "messages": 0,
+    "publish_many": 2,
     "publish_staged": 5, "publications": 2, "edit": 2, "expire_leases": 4, "redrive_some": 2, "release_lease": 2,
     "release_leases": 6, "run": 2, "run_now": 2, "search": 2, "stage": 2, "stats": 2, "why": 5,
 }  # fmt: skip

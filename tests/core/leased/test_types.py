@@ -49,6 +49,7 @@ OPERATIONS: dict[str, Callable[[LeasedQueue, Any], Any]] = {
     "pause": lambda queue, _: queue.admin.pause(),
     "resume": lambda queue, _: queue.admin.resume(),
     "cancel": lambda queue, _: queue.admin.cancel("unknown"),
+    "dead letter": lambda queue, _: queue.admin.dead_letter(queue.admin.peek()[0].id),
     "settled": lambda queue, _: queue.settled("job"),
     **{
         f"purge {part}": lambda queue, _, part=part: queue.admin.purge(part)
