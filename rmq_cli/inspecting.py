@@ -8,7 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from itertools import islice
@@ -44,6 +44,8 @@ from rmq_core.envelope.codec import Message
 from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.observe.history import Step, Timeline
+from rmq_core.orchestrate.attention import MINUTES, Trend, expired, needs_attention, signs, trend_in, urgency
+from rmq_core.orchestrate.limits import ALERTS
 from rmq_core.protocol import WorkQueue
 from rmq_core.reports import Publication, QueueStats, ShardStats, skews, total_stats
 
@@ -132,20 +134,29 @@ def stats(queue: Queues = None, *, filled: _Filled = False, at: At) -> None:
     """Show how many messages of queues are ready, delayed, leased and dead.
 
     Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
-    those that failed together, and no others. For queues that are named, it also says in how many groups messages wait,
-    and in which of them the most, and in how many shards. Queues and shards that cannot be read are named on stderr;
-    if one of them was named, the exit code is 1.
+    those that failed together, and no others. Queues that need attention come first. For queues that are named, it
+    says why they do, in how many groups messages wait, and in which of them the most, and in how many shards. Queues
+    and shards that cannot be read are named on stderr; if one of them was named, the exit code is 1.
     """
     spread = dict[str, list[ShardStats]]()
+    rows = dict[Registered, dict[str, Any]]()
     with connected(at.url) as server:
         queues, unknown = chosen(server, queue, at.discipline)
-        found, unread = stats_of_each(queues, partial(_stats_of, server, spread))
+        found, unread = stats_of_each(queues, partial(_stats_of, server, spread, None if at.as_json else rows))
         unread |= unknown
         if filled:
             found = [(each, numbers) for each, numbers in found if any(numbers[:5])]
-        told = [] if at.as_json else [_pause_of(server, each) for each, numbers in found if numbers.paused]
+        told = list[str]()
+        if not at.as_json:
+            found.sort(key=lambda one: urgency(rows[one[0]]))
+            told = [text for each, _ in found for text in _why(server, each, rows[each], named=bool(queue))]
         if queue and not at.as_json:
-            told += [text for each, _ in found if (text := _groups_of(server, each))]
+            for text in told:
+                note(text)
+            told = [text for each, _ in found if (text := _groups_of(server, each))]
+        elif not at.as_json and (many := sum(map(needs_attention, rows.values()))):
+            needs = "needs attention and comes" if many == 1 else "need attention and come"
+            told.append(f"{counted(many, 'queue')} {needs} first: `rmq stats QUEUE` says why")
     if at.as_json:
         for each, numbers in found:
             emit(records.stats_record(*each, numbers, spread.get(each.name)))
@@ -164,9 +175,25 @@ def stats(queue: Queues = None, *, filled: _Filled = False, at: At) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def _pause_of(server: Server, queue: Registered) -> str:
-    with server.queue(*queue) as opened:
-        return f"{queue.name} is {why_paused(opened)}"
+def _row_of(opened: Any, stats: QueueStats, *, lately: bool) -> dict[str, Any]:
+    """Return the numbers of a queue, and why it needs attention; nothing is read of an empty queue, or not `lately`."""
+    row, trend, now = dict[str, Any](stats._asdict()), Trend(), datetime.now(UTC)
+    if lately and (stats.ready or stats.leased or stats.dead):
+        with suppress(RedisMessageQueueError):  # a user may see the numbers alone
+            points = opened.admin.history(minutes=MINUTES) if can(opened, "history") else []
+            trend = trend_in(points, now, opened.admin.dead_letters(1) if stats.dead else [])
+            row["late"] = bool(stats.leases) and can(opened, "leases") and expired(opened.admin.leases(1), now)
+    return {**row, "signs": signs(row, trend, ALERTS)}
+
+
+def _why(server: Server, queue: Registered, row: dict[str, Any], *, named: bool) -> Iterator[str]:
+    """Yield why a queue needs attention, the most urgent reason first; of one that is not named, only who paused it."""
+    for sign in row["signs"]:
+        if sign.kind == "paused":
+            with server.queue(*queue) as opened:
+                yield f"{queue.name} is {why_paused(opened)}"
+        elif named:
+            yield f"{queue.name}: {sign.text}"
 
 
 _MOST_GROUPS, _TOP = 1000, 3
@@ -395,14 +422,24 @@ def stats_of_each(
     return found, unread
 
 
-def _stats_of(server: Server, spread: dict[str, list[ShardStats]], queue: Registered) -> QueueStats:
-    """Return the stats of a queue; of one in shards, those of the shards that answer, and put these into `spread`."""
+def _stats_of(
+    server: Server,
+    spread: dict[str, list[ShardStats]],
+    rows: dict[Registered, dict[str, Any]] | None,
+    queue: Registered,
+) -> QueueStats:
+    """Return the stats of a queue, and put why it needs attention into `rows`, if they are given.
+
+    Of a queue in shards, they are those of the shards that answer; these are put into `spread`.
+    """
     with server.queue(*queue) as opened:
         shards: list[ShardStats] = opened.admin.shards() if can(opened, "shards") else []
-        if not shards:
-            return opened.stats()
-    spread[queue.name] = shards
-    return total_stats(each.stats for each in shards)
+        found = total_stats(each.stats for each in shards) if shards else opened.stats()
+        if rows is not None:
+            rows[queue] = _row_of(opened, found, lately=not _away_of(shards))  # those would be waited for
+    if shards:
+        spread[queue.name] = shards
+    return found
 
 
 _Message = Annotated[str, typer.Argument(help="The id that publish returned.")]

@@ -23,22 +23,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rmq_console.host import Host
 from rmq_console.shown import (
-    NOTHING,
-    Trend,
-    attention,
     client_shown,
-    expired,
     group_shown,
-    is_idle,
     lease_shown,
     message_shown,
     publication_shown,
     settled_shown,
     shards_shown,
-    signs,
-    size,
+    signs_shown,
     stats_shown,
-    trend_in,
     verb_shown,
 )
 from rmq_core import LeasedConfig, Message, QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
@@ -52,6 +45,7 @@ from rmq_core.leased.aio import of_each
 from rmq_core.leased.inspecting import Overview, dead_letters, overview
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.observe.history import HistoryPoint, pause_reason
+from rmq_core.orchestrate.attention import MINUTES, Trend, expired, needs_attention, signs, trend_in, urgency
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
 from rmq_core.reports import QueueStats, ShardStats, total_stats
 
@@ -140,15 +134,13 @@ def survey_of(_: RedisSettings) -> Survey:
 def ordered(rows: Iterable[Row], by: Order, *, down: bool) -> list[Row]:
     """Return rows in the order of a column, equal ones by name.
 
-    Queues that cannot be read come last, except in the order by attention, where they come first. By attention, queues
-    of the same rank are ordered by their dead letters or by what has waited longest, in whole minutes, so that rows do
-    not change places often; queues in which nothing waits and nobody works come last.
+    Queues that cannot be read come last, except in the order by attention, where they come first.
     """
     named = sorted(rows, key=_name, reverse=by == "name" and down)
     if by == "name":
         return named
     if by == "attention":
-        return sorted(named, key=lambda row: (attention(row), -size(row), is_idle(row)))
+        return sorted(named, key=urgency)
     turn = -1 if down else 1
     return sorted(named, key=lambda row: ("error" in row, turn * _number(row, by)))
 
@@ -158,7 +150,7 @@ def totals(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "sums": {kind: sum(row.get(kind, 0) for row in rows) for kind in SUMMED},
         "holding": {kind: sum(1 for row in rows if row.get(kind)) for kind in SUMMED},
-        "attention": sum(1 for row in rows if attention(row) < NOTHING),
+        "attention": sum(map(needs_attention, rows)),
     }
 
 
@@ -175,7 +167,6 @@ def _number(row: Row, by: Order) -> float:
 
 
 TREND_FRESH_S = 30.0
-MINUTES = 60
 MOST = 20_000
 
 
@@ -202,11 +193,7 @@ class Trends:
 
     def keep(self, name: str, stats: QueueStats, recent: Recent) -> Trend:
         """Compute the trend of the numbers that were read, cache it, and return it."""
-        now = datetime.now(UTC)
-        found = trend_in(recent.points, now)
-        if recent.letters and recent.letters[0].history:
-            newest = recent.letters[0].history[-1].at
-            found = found._replace(newest=(now - newest).total_seconds())
+        found = trend_in(recent.points, datetime.now(UTC), recent.letters)
         if len(self._known) >= MOST:
             self._known.clear()
         self._known[name] = self._clock(), stats.dead, found
@@ -271,12 +258,14 @@ class Console:
         counted = ordered(survey.rows(names), by, down=down)
         shown = [row["name"] for row in counted[offset : offset + QUEUES_A_PAGE]]
         page = ordered(await survey.refresh(shown, read_rows, since), by, down=down)
-        rows = [{**row, "attention": attention(row) < NOTHING} for row in page]
+        rows = [{**row, "signs": signs_shown(row["signs"]), "attention": needs_attention(row)} for row in page]
         size = {"total": len(names), "registered": len(found), "counted": len(counted), "page": QUEUES_A_PAGE}
         return {**size, **totals(survey.rows(names)), "age": survey.age(names), "queues": rows}
 
-    async def queue(self, name: str, offset: int, count: int, lease_id: str | None = None) -> dict[str, Any]:
-        """Return the numbers of a queue and a page of its leases; those that expire first come first.
+    async def queue(
+        self, trends: Trends, name: str, offset: int, count: int, lease_id: str | None = None
+    ) -> dict[str, Any]:
+        """Return the numbers of a queue, why it needs attention, and a page of its leases, those that expire first.
 
         lease_id: list only this lease. If it was acked, `acked` has the record of that.
         """
@@ -291,6 +280,9 @@ class Console:
                     shown["pause"] = pause_reason(await queue.admin.marks())
             if can(queue, "clients"):
                 shown["clients"] = [client_shown(each) for each in (await queue.admin.clients())[:CLIENTS_LISTED]]
+            if not any(each.error for each in shards):  # else what happened there is not known
+                row, trend = {**shown, "late": await _late(queue, stats)}, await trends.of(queue, stats)
+                shown["signs"] = signs_shown(signs(row, trend, self._limits))
             if any(each.error for each in shards):
                 leases: list[Any] = []  # which of them have messages there is not known
             elif lease_id is None:
@@ -380,7 +372,7 @@ class Console:
         try:
             async with self._few, self._open(name, discipline) as queue:
                 stats = await queue.stats()
-                late = bool(stats.leases) and can(queue, "leases") and expired(await queue.admin.leases(1))
+                late = await _late(queue, stats)
                 row, trend = {**stats_shown(name, discipline, stats), "late": late}, await trends.of(queue, stats)
         except QueueUnavailable:
             raise
@@ -413,6 +405,11 @@ async def console(settings: RedisSettings, host: Host, limit_s: float = LOOK_S) 
     finally:
         with suppress(Exception):  # the work is done; an error while closing must not hide its result
             await client.aclose()
+
+
+async def _late(queue: Any, stats: QueueStats) -> bool:
+    """Return whether a lease of the queue has expired and was not reclaimed yet."""
+    return bool(stats.leases) and can(queue, "leases") and expired(await queue.admin.leases(1), datetime.now(UTC))
 
 
 def _text(error: Exception) -> str:

@@ -71,8 +71,10 @@ async def queue_numbers(
     count: Count = 25,
     lease_id: LeaseId = None,
 ) -> dict[str, Any]:
-    async with opened_console(request, connection_id) as opened:
-        found = await opened.queue(name, offset, count, lease_id)
+    host = host_of(request)
+    settings = await asyncio.to_thread(host.places.settings, connection_id)
+    async with console(settings, host) as opened:
+        found = await opened.queue(trends_of(settings), name, offset, count, lease_id)
     for shard in found.get("shards", ()):
         if shard["error"]:
             shard["error"] = visible_error(request, shard["error"])

@@ -133,24 +133,10 @@ const zero = (value) => (value ? short(value) : dash());
 
 const kinds = ({ discipline }) => (discipline === "leased" ? null : h("span.badge", {}, discipline));
 
-const SIGNS = {
-  dying: ({ count: many, within }) => (many ? `${count(many, "dead letter")} in the last ${duration(within).replace(/^1 h$/, "hour")}` : "a new dead letter"),
-  crashing: ({ minutes }) => `leases expired in ${number(minutes)} of the last 15 minutes: a message may be killing its workers`,
-  failing: ({ failed, acked }) => `${count(failed, "delivery", "deliveries")} failed in the last 15 minutes, and ${acked ? `only ${number(acked)}` : "no"} ${acked === 1 ? "message was" : "messages were"} acked`,
-  expired: () => "expired lease: no consumer has taken its messages back yet",
-  old: ({ age, target }) => `the oldest message waits for ${duration(age)}, longer than the target of ${duration(target)}`,
-  growing: ({ more }) => `growing: ${number(more)} more ready messages than half an hour ago`,
-  held: ({ age, target }) => `a lease is held for ${duration(age)}, longer than ${duration(target)}: its holder may hang, although its heartbeats go on`,
-  unclaimed: ({ idle }) => `messages are ready, and nobody has claimed any for ${idle < 3540 ? duration(idle) : "an hour or more"}`,
-  paused: () => "paused: claims return no messages until it is resumed",
-  isolated: ({ count: many }) => `${number(many)} isolated: they failed together and are tried apart`,
-  dead: ({ count: many, newest }) => `${count(many, "dead letter")}${newest === null ? "" : `, the newest ${duration(newest)} old`}`,
-};
-
-/** Why a queue needs attention, in words, the most urgent reason first. */
-function reasonsOf({ signs }) {
-  const shown = (signs ?? []).filter(({ kind }) => SIGNS[kind]);
-  return shown.length ? h("ul.signs", {}, shown.map((sign) => h(`li.${sign.kind}`, {}, SIGNS[sign.kind](sign)))) : null;
+/** Why a queue needs attention, in words, the most urgent reason first; `told`: the kinds that the page says otherwise. */
+export function reasonsOf({ signs }, told = []) {
+  const shown = (signs ?? []).filter(({ kind, text }) => text && !told.includes(kind));
+  return shown.length ? h("ul.signs", {}, shown.map(({ kind, text }) => h(`li.${kind}`, {}, text))) : null;
 }
 
 export function badges(queue) {

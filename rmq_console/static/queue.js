@@ -7,7 +7,7 @@ import { rateOf, remember, samplesOf } from "./recent.js";
 import { groupsPanel, inGroups } from "./groups.js";
 import { clientTable, leaseTable } from "./leases.js";
 import { messageList } from "./messages.js";
-import { badges } from "./overview.js";
+import { badges, reasonsOf } from "./overview.js";
 import { pager } from "./pager.js";
 import { empty, isolated, owner } from "./parts.js";
 import { pastPanel } from "./past.js";
@@ -31,6 +31,7 @@ const TABS = [
   ["shards", "Shards"],
 ];
 const ISOLATED = new URLSearchParams({ in: "isolated", by: "reason", for: "*" }).toString(); // all of them
+const TOLD = ["paused", "isolated"]; // by notes, with who did it and with a link
 const COUNTED = new Set(["leases", "ready", "delayed", "dead"]);
 
 export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefOf, refresh }) {
@@ -40,6 +41,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   const current = tab === "why" ? "search" : tab;
   const tabs = new Map(TABS.map(([id, label]) => [id, tabLink(id, label, hrefOf(name, id), id === current)]));
   const panel = h("section.panel");
+  const why = h("div.attention", { role: "group", "aria-label": "Why it needs attention" });
   const note = h("div");
   const title = h("h1", {}, name);
   const verbs = h("div.deeds");
@@ -47,8 +49,9 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   const live = h("section.card.chart-card", { hidden: ["search", "history", "groups", "shards", "why"].includes(tab) }, h("div.chart-head", {}, h("h2", {}, "Messages"), legend(), rate), drawn.element);
   const element = h("div", {},
     h("div.heading", {}, title, verbs),
-    tiles,
+    why,
     note,
+    tiles,
     live,
     h("nav.tabs", { "aria-label": "Parts of the queue" }, [...tabs.values()].map(({ element: link }) => link)),
     panel,
@@ -70,6 +73,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     remember(connection, name, queue);
     title.replaceChildren(name, ...badges(queue).filter(Boolean));
     tiles.replaceChildren(...tilesOf(connection, queue));
+    why.replaceChildren(...[reasonsOf(queue, TOLD)].filter(Boolean));
     note.replaceChildren(...paused(queue), ...incomplete(queue, tab === "shards" ? null : hrefOf(name, "shards")), ...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null), ...stored(queue));
     if (!live.hidden) drawn.draw(samplesOf(connection, name));
     rate.textContent = forecast(rateOf(connection, name), queue);

@@ -105,9 +105,11 @@ def test_isolated_messages_and_the_largest_groups_of_a_queue_with_groups_are_sho
         assert len(rmq("peek", "q", "-n", "100", "--json").records) == 29
         ran = rmq("stats", "q", "plain")
         assert ran.err.strip() == (
+            "q: 4 isolated: they failed together and are tried apart\n"
             "q waits in 10 groups, the most in no group (9), tenant-7 (4), tenant 10 (2); see rmq groups"
         )
-        assert rmq("stats").err == rmq("stats", "q", "--json").err == ""
+        assert "tenant" not in rmq("stats").err
+        assert rmq("stats", "q", "--json").err == ""
 
 
 def test_a_name_used_by_two_disciplines_requires_the_discipline(rmq: Rmq) -> None:
@@ -298,3 +300,26 @@ def test_the_stats_of_a_queue_in_shards_are_those_of_one_queue(rmq: Rmq, redis_c
     assert "plain" in ran.out
     redis_client.delete(f"rmq:shard:{{q~{other.name}}}:delayed")
     assert rmq("configure", "q", "shards=3").out.startswith("q stores shards=3; 1 shard more until claims have emptied")
+
+
+def test_queues_that_need_attention_come_first_and_named_ones_say_why(rmq: Rmq, redis_client: redis.Redis) -> None:
+    with closing(rmq_core.LeasedQueue(redis_client, "a-calm")) as queue:
+        queue.ack(queue.claim() if queue.publish("x") else None)  # type: ignore[arg-type]
+    with closing(rmq_core.LeasedQueue(redis_client, "few")) as queue:
+        queue.publish("x")
+        queue.admin.pause()
+    with closing(rmq_core.LeasedQueue(redis_client, "many")) as queue:
+        queue.publish_many(["x"] * 50)
+        queue.admin.pause()
+    with closing(rmq_core.LeasedQueue(redis_client, "z-dead", rmq_core.LeasedConfig(max_deliveries=1))) as queue:
+        queue.publish("x")
+        queue.nack(queue.claim())  # type: ignore[arg-type]
+    ran = rmq("stats")
+    places = [ran.out.index(name) for name in ("z-dead", "many", "few", "a-calm")]
+    assert places == sorted(places)
+    assert "3 queues need attention and come first: `rmq stats QUEUE` says why" in ran.err
+    assert "dead letter" not in ran.err
+    named = rmq("stats", "few", "z-dead")
+    assert named.err.splitlines()[0] == "z-dead: 1 dead letter in the last hour"
+    assert named.err.splitlines()[1].startswith("few is paused by ")
+    assert [each["queue"] for each in rmq("stats", "--json").records] == ["a-calm", "few", "many", "z-dead"]

@@ -39,6 +39,18 @@ async def test_each_queue_that_needs_attention_says_why(page: httpx.AsyncClient,
     assert list(found)[-1] == "calm"
 
 
+async def test_the_page_of_a_queue_says_the_same_as_the_overview(page: httpx.AsyncClient, redis_url: str) -> None:
+    with opened(redis_url, "work", max_deliveries=1) as queue:
+        bury(queue, "bad")
+        queue.publish("x")
+        queue.claim(lease=0.001)
+    (row,) = (await fetch(page, "queues"))["queues"]
+    assert [sign["text"] for sign in row["signs"]] == [
+        "1 dead letter in the last hour", "expired lease: no consumer has taken its messages back yet",
+    ]  # fmt: skip
+    assert (await fetch(page, "queue", name="work"))["signs"] == row["signs"]
+
+
 async def test_a_dead_letter_that_no_history_counted_is_dated_by_its_failure(
     page: httpx.AsyncClient, redis_url: str
 ) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rmq_console.console import AGAIN_S, CHUNK, FIRST_S, FORGOTTEN_S, Order, Survey, ordered
-from rmq_console.shown import Trend, signs
 from rmq_core import QueueUnavailable
+from rmq_core.orchestrate.attention import Trend, signs
 from rmq_core.orchestrate.limits import AlertLimits, LimitBounds, StatsLimits
 
 NAMES = [f"q{number:03}" for number in range(1000)]
@@ -124,6 +124,28 @@ def test_a_queue_with_leased_messages_alone_comes_before_idle_ones_and_first_whe
     young, held = row("z young", leased=3, oldest_lease=59.0), row("z held", leased=94, oldest_lease=1000.0)
     found = [each["name"] for each in ordered([*idle, young, held], "attention", down=True)]
     assert found[:3] == ["z held", "z young", "idle 000"]
+
+
+IDLE = row("idle", ready=1, oldest_age=12_000.0)
+PAUSED = row("paused", ready=50, oldest_age=200.0, paused=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ((IDLE, PAUSED), "paused idle"),
+        ((IDLE, {**PAUSED, "ready": 9}), "idle paused"),  # as many, within a power of ten: the older one
+        ((IDLE, row("paused", paused=True)), "idle paused"),
+        ((PAUSED, row("held", leased=94, oldest_lease=1_000.0)), "held paused"),
+        ((row("held", leased=9, ready=5_000, oldest_lease=1_000.0), PAUSED), "held paused"),
+        ((row("busy", leased=9_999, ready=5, oldest_age=700.0), PAUSED), "paused busy"),
+        ((row("late", late=True), {**PAUSED, "ready": 5_000}), "late paused"),
+        ((row("suspects", isolated=9, ready=9), row("paused", paused=True)), "paused suspects"),
+    ],
+)
+def test_where_work_does_not_go_on_more_messages_outweigh_older_ones(rows: Any, expected: str) -> None:
+    for each in (rows, rows[::-1]):
+        assert " ".join(row["name"] for row in ordered(each, "attention", down=True)) == expected
 
 
 def test_the_queue_with_more_dead_letters_comes_first() -> None:

@@ -171,6 +171,14 @@ def test_a_delayed_message_is_run_now_and_a_ready_one_is_removed(screen: Console
     assert queue.publish("again", dedup_key="order 7").accepted
 
 
+def test_the_page_of_a_queue_begins_with_why_it_needs_attention(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work", max_deliveries=1)
+    queue.publish("bad")
+    queue.nack(queue.claim())
+    screen.open("work", "ready")
+    screen.shows("1 dead letter in the last hour", ".attention .dying")
+
+
 def test_a_message_that_is_leased_is_made_a_dead_letter(screen: ConsoleScreen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish("killer")

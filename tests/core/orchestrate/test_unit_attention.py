@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq_console.shown import Trend, signs, trend_in
 from rmq_core.observe.history import HistoryPoint
+from rmq_core.orchestrate.attention import Trend, lasting, signs, trend_in
 from rmq_core.orchestrate.limits import AlertLimits, LimitBounds, StatsLimits
 
 CALM: dict[str, Any] = {"name": "work", "ready": 5, "dead": 0, "oldest_age": 3.0, "isolated": 0, "paused": False}
@@ -19,7 +19,7 @@ AT = datetime.fromtimestamp(0, UTC)
 
 
 def kinds(trend: Trend, **numbers: Any) -> list[str]:
-    return [each["kind"] for each in signs({**CALM, **numbers}, trend, LIMITS)]
+    return [each.kind for each in signs({**CALM, **numbers}, trend, LIMITS)]
 
 
 def points(*ready: int | None, dead: int = 0) -> list[HistoryPoint]:
@@ -69,10 +69,37 @@ def test_a_queue_needs_attention_for_each_reason(numbers: dict[str, Any], trend:
     assert kinds(trend, **numbers) == found
 
 
-@pytest.mark.parametrize(("age", "since", "idle"), [(360.0, 3600.0, 360.0), (3600.0, 360.0, 360.0)])
-def test_nobody_has_claimed_for_as_long_as_messages_have_waited(age: float, since: float, idle: float) -> None:
+@pytest.mark.parametrize(("age", "since"), [(360.0, 3600.0), (3600.0, 360.0)])
+def test_nobody_has_claimed_for_as_long_as_messages_have_waited(age: float, since: float) -> None:
     found = signs({"ready": 1, "oldest_age": age}, Trend(idle=since), LIMITS)
-    assert {"kind": "unclaimed", "idle": idle} in found
+    assert ("unclaimed", "messages are ready, and nobody has claimed any for 6 min") in found
+
+
+@pytest.mark.parametrize(
+    ("numbers", "trend", "text"),
+    [
+        ({"dead": 1}, Trend(dead=1), "1 dead letter in the last hour"),
+        ({"dead": 2}, Trend(newest=9.0), "a new dead letter"),
+        ({"dead": 1_200}, Trend(newest=180_000.0), "1,200 dead letters, the newest 2 d 2 h old"),
+        ({}, Trend(failed=6, acked=1), "6 deliveries failed in the last 15 minutes, and only 1 message was acked"),
+        ({}, Trend(failed=1_000), "1,000 deliveries failed in the last 15 minutes, and no messages were acked"),
+        ({"oldest_age": 5_400.0}, Trend(), "the oldest message waits for 1 h 30 min, longer than the target of 10 min"),
+        ({"oldest_age": 9e9}, Trend(idle=9e9), "messages are ready, and nobody has claimed any for an hour or more"),
+    ],
+)
+def test_a_reason_says_in_words_what_happened(numbers: dict[str, Any], trend: Trend, text: str) -> None:
+    assert text in [each.text for each in signs({**CALM, **numbers}, trend, LIMITS)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3.0, "0 s"), (0.99, "0 s"), (2.5, "3 s"), (99.9, "100 s"), (100, "2 min"), (3_569, "59 min"), (3_570, "1 h"),
+        (7_260, "2 h 1 min"), (86_399, "1 d"), (90_000, "1 d 1 h"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+    assert lasting(seconds) == text
 
 
 @pytest.mark.parametrize(
