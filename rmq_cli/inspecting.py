@@ -276,7 +276,9 @@ def clients(queue: Queue, *, at: At) -> None:
         for each in found:
             emit(records.client_record(queue, each))
         return
-    show(records.CLIENTS, map(records.client_row, found), f"no program has recorded itself in {queue} for a day")
+    rows = list(map(records.client_row, found))
+    none = f"no program has recorded itself in {queue} for a day"
+    show(records.CLIENTS, rows, none, optional=frozenset(["name"]))
 
 
 _SKEWED, _MANY = 2, 1000

@@ -88,7 +88,7 @@ LEASES = (
 HOLDERS = ("owner", "messages", "first message")
 PUBLICATIONS = ("publication", "messages", "waiting", "leased", "acked", "dead", "removed", "publishers", "ended (UTC)")
 SHARDS = ("shard", "slot", "ready", "oldest", "delayed", "leased", "dead", "state")
-CLIENTS = ("role", "host", "pid", "version", "there", "settings")
+CLIENTS = ("role", "name", "host", "pid", "version", "last there", "settings")
 GROUPS = ("group", "priority", "waiting", "leases", "can be claimed", "isolated")
 
 
@@ -192,9 +192,11 @@ def client_record(queue: str, client: Client) -> dict[str, Any]:
 
 def client_row(client: Client) -> tuple[object, ...]:
     """Return a client as a row under `CLIENTS`."""
-    since = time.time() - client.at.timestamp()
-    there = "now" if since < PRESENT_FOR_S else f"{ago(since)} ago"
-    return (client.role, client.host, str(client.pid), client.version, there, client.settings or None)
+    since = max(0.0, time.time() - client.at.timestamp())
+    gone = client.role == "consumer" and since >= PRESENT_FOR_S
+    there = f"{ago(since)} ago" + (", gone or hangs" if gone else "")
+    about = (client.role, client.name or None, client.host, str(client.pid), client.version)
+    return (*about, there, client.settings or None)
 
 
 def group_row(group: GroupStats) -> tuple[object, ...]:

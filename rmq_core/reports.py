@@ -218,7 +218,7 @@ class Client(NamedTuple):
 
     role: `consumer`, which claims or holds messages, or waits for some; or `publisher`. A program may be both.
     settings: those that it passes and that are not the defaults; others may be stored with the queue. at: when it was
-    there last.
+    there last. name: the `client_name` of its connection, empty without one.
     """
 
     role: str
@@ -227,6 +227,7 @@ class Client(NamedTuple):
     version: str
     settings: str
     at: datetime
+    name: str = ""
 
 
 def total_stats(stats: Iterable[QueueStats | None]) -> QueueStats:

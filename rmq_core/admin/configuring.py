@@ -95,9 +95,10 @@ def clients(engine: Any) -> Exchange[list[Client]]:
     """
     found: dict[tuple[str, str, str], Client] = {}
     for member, at_ms in _scored((yield Command(("ZREVRANGE", engine.keys.clients, 0, -1, "WITHSCORES")))):
-        role, host, pid, version, settings, *_ = [*text_of(member).split("\t"), *[""] * 5]
+        role, host, pid, version, settings, name, *_ = [*text_of(member).split("\t"), *[""] * 6]
         if pid.isdecimal():
-            found.setdefault((role, host, pid), Client(role, host, int(pid), version, settings, moment(at_ms)))
+            client = Client(role, host, int(pid), version, settings, moment(at_ms), name)
+            found.setdefault((role, host, pid), client)
     return list(found.values())
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rmq_core.connection.settings import RedisSettings
+from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError
 from rmq_core.twin import awaited
 
@@ -85,6 +86,15 @@ def server_of(client: Any) -> Hashable:
     about = getattr(getattr(client, "connection_pool", None), "connection_kwargs", None)
     where = tuple(map(about.get, ("path", "host", "port"))) if isinstance(about, dict) else ()
     return where if any(where) else id(client)
+
+
+def name_of(client: Any) -> str:
+    """Return the `client_name` of a client's connections; empty without one, or for a client of another kind."""
+    found = getattr(getattr(client, "connection_pool", None), "connection_kwargs", None)
+    if found is None and is_cluster(client):
+        found = client.get_connection_kwargs() if hasattr(client, "get_connection_kwargs") else None
+    name = found.get("client_name") if isinstance(found, dict) else None
+    return one_line(name) if isinstance(name, str) else ""
 
 
 def is_cluster(client: Any) -> bool:

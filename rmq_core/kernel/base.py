@@ -12,6 +12,7 @@ from time import monotonic
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_origin, overload
 
+from rmq_core.connection.clients import name_of
 from rmq_core.exchange import Exchange
 from rmq_core.kernel.keys import Keys
 from rmq_core.kernel.registry import provisional
@@ -261,6 +262,8 @@ class QueueBase(Generic[E]):
         self._begin: Begin | None = None
         self._connect(redis)
         self._driver.beside = engine if isinstance(self._recorder, Following) else None
+        if self._driver.beside is not None:
+            self._driver.beside.client_name = name_of(getattr(self, "client", None))
         self._driver.layouts = engine.layouts
 
     def _connect(self, redis: Any) -> None:

@@ -58,7 +58,7 @@ class Following:
     whether it was read. look_at: when to read it again. simple: whether operations need nothing done around them.
     differs: in what the program's config differs; say_at: when to record that. present_at: by role, when to record
     that the program uses the queue; recording: whether that goes along with the read under way; may_record: whether the
-    server has not refused it.
+    server has not refused it. client_name: of the program's connection, empty without one.
     """
 
     keys: Any
@@ -74,6 +74,7 @@ class Following:
     present_at: dict[str, float]
     recording: bool
     may_record: bool
+    client_name: str = ""
 
     def follow(self, config: Any, discipline: str) -> None:
         """Begin with a program's own config."""
@@ -103,7 +104,8 @@ class Following:
         if role is None or not self.may_record or monotonic() < self.present_at.get(role, -inf):
             return self.look
         self.present_at[role], self.recording = monotonic() + PRESENT_S, True
-        client = "\t".join((role, os.uname().nodename, str(os.getpid()), __version__, one_line(passed(self.own))))
+        about = [role, os.uname().nodename, str(os.getpid()), __version__, one_line(passed(self.own))]
+        client = "\t".join([*about, self.client_name] if self.client_name else about)
         source = load("kernel/present").source
         return "EVAL", source, 2, self.keys.settings, self.keys.clients, client, _DAY_MS
 

@@ -48,4 +48,18 @@ def test_a_lease_without_a_deadline_ends_never_and_one_past_its_deadline_is_expi
 
 def test_the_number_of_a_process_can_be_copied() -> None:
     client = Client("consumer", "host-1", 32_270, "0.2.0", "", datetime.now(UTC))
-    assert records.client_row(client)[2] == "32270"
+    assert records.client_row(client)[3] == "32270"
+
+
+@pytest.mark.parametrize(
+    ("role", "since", "told"),
+    [
+        ("consumer", 3, "3 s ago"),
+        ("consumer", 130, "2 min 10 s ago, gone or hangs"),
+        ("publisher", 130, "2 min 10 s ago"),
+    ],
+)  # fmt: skip
+def test_a_client_was_there_so_long_ago(role: str, since: int, told: str) -> None:
+    client = Client(role, "host-1", 7, "0.2.0", "", datetime.now(UTC) - timedelta(seconds=since), "night-worker")
+    row = dict(zip(records.CLIENTS, records.client_row(client), strict=True))
+    assert (row["name"], row["last there"]) == ("night-worker", told)

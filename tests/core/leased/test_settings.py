@@ -451,6 +451,20 @@ def test_who_waits_for_messages_is_known_and_who_published_some(world: World, la
     assert 0 < world.client.ttl(key("clients")) <= 86_400
 
 
+def test_the_name_of_a_connection_names_its_program(world: World) -> None:
+    looking = world.queue()
+    named = world.queue(settings=f"{world.url}{'&' if '?' in world.url else '?'}client_name=night-worker")
+    for queue in (looking, named):
+        queue.stats()
+        soon(queue)
+        queue.publish("x")
+    assert [each.name for each in looking.admin.clients()] == ["night-worker"]  # the latest record of this process
+    engine_of(named).present_at.clear()
+    soon(named)
+    named.claim()
+    assert {(each.role, each.name) for each in looking.admin.clients()} >= {("consumer", "night-worker")}
+
+
 @pytest.mark.parametrize("discipline", ["jobs", "reliable"])
 def test_the_clients_of_other_queues_with_stored_settings_are_known_too(world: World, discipline: str) -> None:
     queue = world.open(discipline)
