@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,10 +15,10 @@ from rmq_cli.inspecting import spark
 from rmq_cli.opening import At, Queue, option, time_given
 from rmq_cli.output import ago, counted, emit, note, plain, say, show, shown
 from rmq_core.errors import ConfigurationError
-from rmq_core.observe.history import EVENTS, HistoryPoint, Mark
+from rmq_core.observe.history import EVENTS, HistoryPoint, Mark, between, reach
 from rmq_core.transfer.exporting import JournalExport, into_file, into_lines
 
-_WIDEST, _DAY = 60, 1440
+_WIDEST = 60
 _GAUGES = (
     "ready_max", "oldest_age_max", "wait_p50", "wait_p95", "wait_max", "processing_p50", "processing_p95",
     "processing_max",
@@ -53,11 +52,11 @@ def history(
     if first is not None:
         if minutes or hours:
             raise ConfigurationError("--from says how far back: leave --minutes and --hours out")
-        minutes, hours = _reach(now - first)
+        minutes, hours = reach(now - first)
     with at.queue(queue) as opened:
         admin: Any = opened.admin
         found: list[HistoryPoint] = admin.history(minutes=minutes, hours=hours)
-        points = [each for each in found if _meets(each, first or each.at, last or now)]
+        points = between(found, first or found[0].at, last or now)
         if not points:
             raise ConfigurationError("--to must be later than the time at which the history begins")
         ends = points[-1].at + timedelta(seconds=points[-1].seconds)
@@ -81,16 +80,6 @@ def _moment(option: str, text: str | None, now: datetime) -> datetime | None:
             raise ConfigurationError(f"{option}: say in which zone {text} is, such as {text}Z")
         return given
     return now - (given if isinstance(given, timedelta) else timedelta(seconds=given))
-
-
-def _reach(back: timedelta) -> tuple[int | None, int | None]:
-    """Return how many minutes, or else hours, of a history reach so far back; the history keeps a day of minutes."""
-    minutes = max(1, ceil(back / timedelta(minutes=1)) + 1)
-    return (minutes, None) if minutes <= _DAY else (None, ceil(minutes / 60) + 1)
-
-
-def _meets(point: HistoryPoint, first: datetime, last: datetime) -> bool:
-    return point.at + timedelta(seconds=point.seconds) > first and point.at <= last
 
 
 def mark(queue: Queue, text: str, *, at: At) -> None:

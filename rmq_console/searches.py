@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
@@ -27,11 +28,13 @@ from rmq_core.admin.verbs import said
 from rmq_core.envelope.export_record import StoredMessage, is_isolated
 from rmq_core.envelope.matching import Test
 from rmq_core.kernel.base import tools_of
-from rmq_core.observe.history import columns
+from rmq_core.observe.history import between, columns, reach
+from rmq_core.policy import moment
 from rmq_core.reports import Progress, ReasonGroup, SearchPage
 from rmq_core.transfer.exporting import Digest, Footer, Header, footer_line, header_line, message_line
 
 Span = Literal["hour", "day", "month"]
+Moment = Annotated[int | None, Query(ge=0, le=1 << 42)]
 SPANS: dict[Span, dict[str, int]] = {"hour": {"minutes": 60}, "day": {"minutes": 1440}, "month": {"hours": 720}}
 
 history_router = APIRouter(prefix="/api/connections/{connection_id}")
@@ -45,15 +48,25 @@ class Marking(BaseModel):
 
 
 @history_router.get("/history", dependencies=numbers)
-async def history(request: Request, connection_id: str, name: Name, span: Span = "hour") -> dict[str, Any]:
+async def history(
+    request: Request, connection_id: str, name: Name, span: Span = "hour", begin: Moment = None, end: Moment = None
+) -> dict[str, Any]:
+    """Return the history of a span until now, or of the time from `begin` to `end`; these are ms since 1970."""
+    now, asked = datetime.now(UTC), SPANS[span]
+    since, until = moment(begin or 0), moment(end) if end is not None else now
+    if begin is not None:
+        minutes, hours = reach(now - since)
+        asked = {"minutes": minutes} if minutes else {"hours": min(hours or 1, SPANS["month"]["hours"])}
     async with opened_console(request, connection_id) as opened, opened.opened(name) as (queue, _):
-        points = await queue.admin.history(**SPANS[span])
+        points = between(await queue.admin.history(**asked), since, until)
         marks = await queue.admin.marks()
-    first = points[0].at
+    if not points:
+        raise HTTPException(400, "nothing is kept of that time: it must end after it begins, within the last 30 days")
+    first, last = points[0].at, points[-1].at + timedelta(seconds=points[-1].seconds)
     return {
         "seconds": points[0].seconds,
         "columns": columns(points),
-        "marks": [{**mark.record(), "said": said(mark)} for mark in marks if mark.at >= first],
+        "marks": [{**mark.record(), "said": said(mark)} for mark in marks if first <= mark.at < last],
     }
 
 

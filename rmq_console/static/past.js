@@ -7,9 +7,9 @@ import { empty } from "./parts.js";
 import { askMark } from "./questions.js";
 import { act } from "./verbs.js";
 
-const SPANS = [["hour", "1 hour"], ["day", "24 hours"], ["month", "30 days"]];
+const SPANS = [["hour", "1 hour"], ["day", "24 hours"], ["month", "30 days"], ["range", "From … to"]];
 const POINTS = 300; // more would only make the lines thicker
-const ROWS = { hour: 60, day: 24, month: 30 };
+const ROWS = { hour: 60, day: 24, month: 30, range: 60 };
 const RENEW_MS = 20_000;
 const SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400, 172800];
 let chosen = "hour"; // kept until the page is reloaded
@@ -20,16 +20,27 @@ export function pastPanel({ where }) {
   const choice = h("div.choice", { role: "group", "aria-label": "Time" }, SPANS.map(([id, label]) =>
     h("button.plain", { type: "button", "aria-pressed": String(id === chosen), "data-span": id, onclick: () => choose(id) }, label)));
   const mark = mayEdit ? h("button.plain", { type: "button", onclick: marking }, icon("flag"), "Mark…") : null;
+  const [begin, end] = [["From", 2], ["To", 1]].map(([label, hours]) =>
+    h("input", { type: "datetime-local", "aria-label": label, value: local(Date.now() - hours * 3_600_000), onchange: () => load().catch(failed) }));
+  const range = h("span.range", { hidden: chosen !== "range" }, begin, "–", end);
   const time = h("span.faint.as-of");
   const body = h("div");
-  const element = h("div", {}, h("div.actions", {}, choice, mark, time), body);
+  const element = h("div", {}, h("div.actions", {}, choice, range, mark, time), body);
   let charts = [];
   let read = 0;
 
   function choose(id) {
     chosen = id;
     for (const button of choice.children) button.setAttribute("aria-pressed", String(button.dataset.span === id));
-    load();
+    range.hidden = id !== "range";
+    load().catch(failed);
+  }
+
+  /** Say why there is nothing to draw, for example of a time that ends before it begins. */
+  function failed(error) {
+    for (const each of charts) each.stop();
+    charts = [];
+    body.replaceChildren(empty("clock", "No history of this time", error.message));
   }
 
   async function marking() {
@@ -45,7 +56,9 @@ export function pastPanel({ where }) {
     }
     read = Date.now();
     const wanted = chosen;
-    const found = await api.history(connection, queue, wanted);
+    const asked = wanted === "range" ? { begin: Date.parse(begin.value), end: Date.parse(end.value) } : { span: wanted };
+    if (Object.values(asked).some(Number.isNaN)) return undefined; // half of a time is filled in
+    const found = await api.history(connection, queue, asked);
     if (wanted !== chosen) return undefined;
     const open = body.querySelector("details.numbers")?.open;
     for (const each of charts) each.stop();
@@ -58,11 +71,15 @@ export function pastPanel({ where }) {
   return { element, load, leave: () => charts.forEach((each) => each.stop()), tick: () => Date.now() - read > RENEW_MS && load().catch(() => {}) };
 }
 
+/** A time as an input of the kind `datetime-local` takes it. */
+const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+
 function draw({ seconds, columns }, marks) {
   const size = Math.max(1, Math.ceil(columns.at.length / POINTS));
   const at = grouped(columns.at.map((text) => Date.parse(text)), size, (values) => values[0]);
   const unit = seconds === 3600 ? "hour" : "minute";
-  const rates = (...names) => grouped(finished(added(names.map((name) => columns[name]))), size, mean);
+  const over = Date.parse(columns.at.at(-1)) + seconds * 1000 <= Date.now();
+  const rates = (...names) => grouped((over ? (all) => all : finished)(added(names.map((name) => columns[name]))), size, mean);
   const most = (name) => grouped(columns[name], size, (values) => largest(values));
   const counts = (title, lines) => graph({ title, lines, at, marks, show: (value) => short(Number(value.toFixed(value < 10 ? 1 : 0))) });
   const times = (title, lines) => graph({ title, lines, at, marks, show: span, least: 0.004, steps: SECONDS });
@@ -119,7 +136,7 @@ function table({ columns, seconds }, chosenSpan, open) {
   const cells = COLUMNS.map(([, names, join, show]) => grouped(names.length > 1 ? added(names.map((name) => columns[name])) : columns[names[0]], size, join).map((value) => (value === null ? "–" : show(value))));
   const rows = times.map((text, n) => h("tr", {}, h("th", { scope: "row" }, text), cells.map((column, at) => h("td.right", { "data-label": COLUMNS[at][0] }, column[n])))).toReversed();
   const head = h("tr", {}, h("th", { scope: "col" }, "From"), COLUMNS.map(([label]) => h("th.right", { scope: "col" }, label)));
-  const every = size * seconds === 86400 ? "a day" : size * seconds === 3600 ? "an hour" : "a minute";
+  const every = { 60: "a minute", 3600: "an hour", 86400: "a day" }[size * seconds] ?? span(size * seconds);
   return h("details.numbers", { open: Boolean(open) }, h("summary", {}, "The same as a table"),
     h("p.faint", {}, `Each row covers ${every}. Times are the largest of its minutes or hours.`),
     h("div.card.scroll", {}, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))));

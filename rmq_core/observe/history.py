@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import accumulate, takewhile
+from math import ceil
 from typing import Any, Self
 
 from rmq_core.policy import moment
@@ -172,6 +173,17 @@ class HistoryPoint(_Counted):
             for figure in ("p50", "p95", "max")
         }
         return {**plain, "at": self.at.isoformat(), **shown}
+
+
+def reach(back: timedelta) -> tuple[int | None, int | None]:
+    """Return how many minutes, or else hours, of a history reach so far back; the history keeps a day of minutes."""
+    minutes = max(1, ceil(back / timedelta(minutes=1)) + 1)
+    return (minutes, None) if minutes <= 1440 else (None, ceil(minutes / 60) + 1)
+
+
+def between(points: Sequence[HistoryPoint], first: datetime, last: datetime) -> list[HistoryPoint]:
+    """Return the points of which a part is in a time."""
+    return [each for each in points if each.at + timedelta(seconds=each.seconds) > first and each.at <= last]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
 import pytest
 
@@ -18,6 +20,33 @@ async def test_the_history_counts_what_happened_minute_by_minute(page: httpx.Asy
     assert (found["seconds"], len(columns["at"])) == (60, 60)
     assert [sum(columns[name]) for name in ("published", "claimed", "dead")] == [3, 1, 1]
     assert columns["wait_p95"][-1] is not None or columns["wait_p95"][-2] is not None
+
+
+async def test_a_range_has_the_minutes_and_the_marks_of_that_time(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    await post(page, "mark", text="deployed")
+    queue.close()
+    now = time.time() * 1000
+    found = await fetch(page, "history", begin=int(now - 600_000), end=int(now + 60_000))
+    assert (found["seconds"], sum(found["columns"]["published"]), len(found["marks"])) == (60, 1, 1)
+    assert 10 <= len(found["columns"]["at"]) <= 12
+    before = await fetch(page, "history", begin=int(now - 7_200_000), end=int(now - 3_600_000))
+    assert (len(before["columns"]["at"]), sum(before["columns"]["published"]), before["marks"]) == (61, 0, [])
+    week = await fetch(page, "history", begin=int(now - 7 * 86_400_000))
+    assert (week["seconds"], len(week["columns"]["at"]) in {168, 169}) == (3600, True)
+    month = await fetch(page, "history", begin=1)  # as far back as there is a history
+    assert len(month["columns"]["at"]) == 720
+
+
+@pytest.mark.parametrize(("begin", "end"), [(-600, -1200), (600, 1200), (-90 * 86_400, -80 * 86_400)])
+async def test_a_time_without_a_history_is_refused(
+    page: httpx.AsyncClient, queue: LeasedQueue, begin: int, end: int
+) -> None:
+    queue.publish("x")
+    now = time.time()
+    span = {"name": QUEUE, "begin": int((now + begin) * 1000), "end": int((now + end) * 1000)}
+    answer = await page.get(f"{API}/history", params=span)
+    assert (answer.status_code, "within the last 30 days" in answer.text) == (400, True)
 
 
 async def test_what_an_operator_does_is_marked_with_his_name(page: httpx.AsyncClient, queue: LeasedQueue) -> None:

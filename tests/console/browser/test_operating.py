@@ -176,7 +176,22 @@ def test_the_page_of_a_queue_begins_with_why_it_needs_attention(screen: ConsoleS
     queue.publish("bad")
     queue.nack(queue.claim())
     screen.open("work", "ready")
-    screen.shows("1 dead letter in the last hour", ".attention .dying")
+    screen.shows("dead letter", ".attention .dying")
+
+
+def test_the_history_of_a_time_is_shown_and_one_without_any_says_so(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish("x")
+    queue.admin.mark("deployed 1.4")
+    screen.open("work", "history")
+    screen.button("From … to").click()
+    screen.shows("as of", ".as-of")
+    set_to = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))"
+    begin, end = screen.all(".range input")
+    screen.run(set_to, end, "2039-01-01T00:00")
+    screen.shows("deployed 1.4", ".marks-list")
+    screen.run(set_to, begin, "2039-01-02T00:00")
+    screen.shows("it must end after it begins", ".empty")
 
 
 def test_a_message_that_is_leased_is_made_a_dead_letter(screen: ConsoleScreen, opened: Opened) -> None:
