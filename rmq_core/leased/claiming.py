@@ -292,10 +292,12 @@ def _granted(engine: LeasedEngine, request: LeaseRequest, words: list[str], enve
         engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
         named=request.mode == "named", isolation=isolation, envelopes=envelopes or None,
     )  # fmt: skip
-    if not envelopes and taken >= limit:
-        granted = yield from fetch(engine, granted, request.max_messages)  # first, because the journal takes its ids
-    if not request.part:
-        engine.state(_CLAIM, taken, granted, lease_ms=request.lease_ms)
+    try:
+        if not envelopes and taken >= limit:  # before the claim is stated, because the journal takes the ids
+            granted = yield from fetch(engine, granted, request.max_messages)
+    finally:
+        if not request.part:
+            engine.state(_CLAIM, taken, granted, lease_ms=request.lease_ms)
     if isolation and not request.part:
         engine.state(Operation.ISOLATE, taken, granted, reason=str(isolation))
     if taken < limit:
