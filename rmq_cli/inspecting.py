@@ -277,7 +277,7 @@ def clients(queue: Queue, *, at: At) -> None:
             emit(records.client_record(queue, each))
         return
     rows = list(map(records.client_row, found))
-    none = f"no program has recorded itself in {queue} for a day; those that end within seconds do not"
+    none = f"no program has recorded itself in {queue} for a day; programs that end within seconds are not recorded"
     show(records.CLIENTS, rows, none, optional=frozenset(["name"]))
 
 
