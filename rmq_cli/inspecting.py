@@ -262,22 +262,23 @@ def groups(queue: Queue, *, count: Count = 20, at: At) -> None:
     show(records.GROUPS, map(records.group_row, found), f"no messages of {queue} wait in groups")
 
 
-def clients(queue: Queue, *, at: At) -> None:
+def clients(queue: Queue, *, count: Count = 100, at: At) -> None:
     """Show which programs consume from a queue and publish to it: host, version, settings, and when they were there.
 
-    A program records itself once a minute, with a call that it makes anyway. A consumer that was not there for two
-    minutes is gone, or hangs: one that waits or works makes calls. A publisher is there when it publishes.
+    A program records itself with its first call and then once a minute, along with a call that it makes anyway. A
+    consumer that was not there for two minutes is gone, or hangs: one that waits or works makes calls. A publisher is
+    there when it publishes.
     """
     with at.queue(queue) as opened:
         if not can(opened, "clients"):
             raise lacking_verb(opened.discipline, "clients")
-        found = opened.admin.clients()
+        found = opened.admin.clients()[:count]
     if at.as_json:
         for each in found:
             emit(records.client_record(queue, each))
         return
     rows = list(map(records.client_row, found))
-    none = f"no program has recorded itself in {queue} for a day; programs that end within seconds are not recorded"
+    none = f"no program has consumed from {queue} or published to it for a day"
     show(records.CLIENTS, rows, none, optional=frozenset(["name"]))
 
 

@@ -85,13 +85,13 @@ def settings_of(engine: Any) -> Exchange[QueueSettings]:
 
 
 def clients(engine: Any) -> Exchange[list[Client]]:
-    """Return the programs that published to the queue or consumed from it within the last day, the latest first.
+    """Return the programs that consumed from the queue or published to it within the last day, 1,000 at most.
 
-    A program records itself about once a minute, together with a call that it makes anyway. One that waits for messages
-    or extends its leases makes calls, and thus is there if its record is less than two minutes old. A publisher with
-    nothing to publish makes none; its record has the time of its last one. Missing are programs that made a single
-    call, RedisMessageQueue, programs of earlier versions, and those whose user may not write the key. Of a queue in
-    shards, only those are known that made such a call at the first shard.
+    Consumers come first, and of each role the latest. A program records itself with its first call and then about once
+    a minute, along with a call that it makes anyway. One that waits for messages or extends its leases makes calls, and
+    thus is there if its record is less than two minutes old. A publisher with nothing to publish makes none; its record
+    has the time of its last one. Missing are RedisMessageQueue, programs of earlier versions, and those whose user may
+    not write the key.
     """
     found: dict[tuple[str, str, str], Client] = {}
     for member, at_ms in _scored((yield Command(("ZREVRANGE", engine.keys.clients, 0, -1, "WITHSCORES")))):
@@ -99,7 +99,7 @@ def clients(engine: Any) -> Exchange[list[Client]]:
         if pid.isdecimal():
             client = Client(role, host, int(pid), version, settings, moment(at_ms), name)
             found.setdefault((role, host, pid), client)
-    return list(found.values())
+    return sorted(found.values(), key=lambda client: client.role)
 
 
 def _scored(reply: Any) -> list[tuple[Any, Any]]:

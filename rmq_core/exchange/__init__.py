@@ -156,11 +156,11 @@ class Sleep(NamedTuple):
 class Beside(Protocol):
     """What a driver reads now and then beside its requests, with a plain command that it appends to their writes.
 
-    look_at: the time of the monotonic clock from which on it is to be sent again. A request that blocks has it along,
-    too: what was read before may be old when the wait ends.
+    A request that blocks has it along, too: what was read before may be old when the wait ends.
     """
 
-    look_at: float
+    def due(self, name: str) -> bool:
+        """Return whether to append it to the write of a script, or of a command, with this name."""
 
     def along(self, name: str) -> tuple[Any, ...]:
         """Return the command to append to the write of a script, or of a command, with this name."""

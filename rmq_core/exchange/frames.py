@@ -88,8 +88,13 @@ class Plan(NamedTuple):
     @property
     def looking(self) -> tuple[Any, ...]:
         """The command that is sent beside the others."""
+        return self.beside.along(self.name)  # type: ignore[union-attr]
+
+    @property
+    def name(self) -> str:
+        """The name of the last script or command."""
         last = self.frames[-1]
-        return self.beside.along(last.call.script.name if last.call else last.args[0])  # type: ignore[union-attr]
+        return last.call.script.name if last.call else last.args[0]
 
     @property
     def expected(self) -> int:

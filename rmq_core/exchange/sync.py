@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from time import monotonic
 from typing import Any, TypeVar
 
 import tenacity
@@ -142,7 +141,7 @@ class SyncDriver:
         if isinstance(want, _WITHOUT_A_PLAN):
             return self._otherwise(want, patience)
         planned, beside = plan(want, self._slots), self.beside
-        if beside is not None and (monotonic() >= beside.look_at or planned.block_ms):
+        if beside is not None and (planned.block_ms or beside.due(planned.name)):
             planned = planned._replace(beside=beside)
         if patience.given_up and (planned.block_ms or patience.hurried):
             planned = planned._replace(given_up=patience.given_up)

@@ -161,7 +161,7 @@ def _begun(queue: Any, call: Invocation) -> Exchange[Any]:
     """Run an operation with what is to be done around it, once the stored settings are known: they decide on it."""
     engine, begin = call.engine, queue._begin or Invocation.exchange  # noqa: SLF001  the same module
     if not engine.simple:
-        yield from following(engine)
+        yield from following(engine, call.verb)
         routed = engine.routed(call.operation)
         call = call if routed is call.operation else call._replace(operation=routed)
     exchange = journaled(begin, call) if getattr(engine, "journal", None) else begin(call)

@@ -3,9 +3,10 @@
 A queue object reads them before its first operation, and then about once a second: a driver appends the GET to a write
 that it sends anyway. So a queue without stored settings costs no script and no round trip more.
 
-Once a minute a small script replaces that GET. It also records in `clients` that this program publishes or consumes;
-the name of the script in the same write tells which. A waiting claim sends it too, so idle consumers are listed. A
-publisher that sends nothing is listed with the time of its last publish, for a day.
+With the first write that publishes, and the first that consumes, and then once a minute, a small script replaces the
+GET. It also records in `clients` that this program publishes or consumes, as the name of the script in the same write
+tells. A waiting claim sends it too, so idle consumers are listed. A publisher that sends nothing is listed with the
+time of its last publish, for a day.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PRESENT_S = 60.0
 ROLES = {
     name: role
     for role, names in (
-        ("publisher", "accept accept_staged add add_native publish publish_staged stage"),
+        ("publisher", "accept accept_staged add add_native publish publish_many publish_staged stage"),
         (
             "consumer",
             "ack claim claim_next extend fail give_back heartbeat settle settle_some turn BLMOVE XREADGROUP",
@@ -48,7 +49,7 @@ ROLES = {
     )
     for name in names.split()
 }
-"""What a program is that calls a script of that name, or sends that command."""
+"""What a program is that calls an operation or a script of that name, or sends that command."""
 
 
 class Following:
@@ -57,8 +58,8 @@ class Following:
     own: the program's config. config: the one in force. stored: the text that was read last, None for none. known:
     whether it was read. look_at: when to read it again. simple: whether operations need nothing done around them.
     differs: in what the program's config differs; say_at: when to record that. present_at: by role, when to record
-    that the program uses the queue; recording: whether that goes along with the read under way; may_record: whether the
-    server has not refused it. client_name: of the program's connection, empty without one.
+    that the program uses the queue, empty once the server has refused it; recording: whether that goes along with the
+    read under way. client_name: of the program's connection, empty without one.
     """
 
     keys: Any
@@ -73,7 +74,6 @@ class Following:
     say_at: float
     present_at: dict[str, float]
     recording: bool
-    may_record: bool
     client_name: str = ""
 
     def follow(self, config: Any, discipline: str) -> None:
@@ -81,7 +81,7 @@ class Following:
         self.own, self.discipline = config, discipline
         self.stored, self.known, self.simple = None, False, False
         self.differs, self.look_at, self.say_at = "", -inf, inf
-        self.present_at, self.recording, self.may_record = {}, False, True
+        self.present_at, self.recording = dict.fromkeys(ROLES.values(), -inf), False
         self.use(config)
 
     def change(self, before: dict[str, Any], after: dict[str, Any]) -> Exchange[None]:
@@ -98,10 +98,15 @@ class Following:
         """The command that reads the settings."""
         return "GET", self.keys.settings
 
+    def due(self, name: str) -> bool:
+        """Return whether to read the settings, or to record this program, along with a script or command."""
+        now = monotonic()
+        return now >= self.look_at or now >= self.present_at.get(ROLES.get(name.rpartition("/")[2], ""), inf)
+
     def along(self, name: str) -> tuple[Any, ...]:
-        """Return the command that reads the settings; once a minute, one that also records this program."""
-        role = ROLES.get(name.rpartition("/")[2])
-        if role is None or not self.may_record or monotonic() < self.present_at.get(role, -inf):
+        """Return the command that reads the settings; when it is time, one that also records this program."""
+        role = ROLES.get(name.rpartition("/")[2], "")
+        if monotonic() < self.present_at.get(role, inf):
             return self.look
         self.present_at[role], self.recording = monotonic() + PRESENT_S, True
         about = [role, os.uname().nodename, str(os.getpid()), __version__, one_line(passed(self.own))]
@@ -114,7 +119,7 @@ class Following:
         self.look_at = monotonic() + INTERVAL_S
         recording, self.recording = self.recording, False
         if recording and isinstance(reply, Exception):
-            self.may_record = False  # a user that may not write the record may still read the settings, a second later
+            self.present_at = {}  # a user that may not write the record may still read the settings, a second later
             return
         if isinstance(reply, Exception):
             error = reply if isinstance(reply, RedisMessageQueueError) else translate(reply)
@@ -146,12 +151,20 @@ def tell(engine: Any, text: str) -> None:
         _log.warning("queue %r: %s", engine.keys.name, text)
 
 
-def following(engine: Any) -> Exchange[None]:
+def looked(engine: Any, verb: str = "") -> Exchange[None]:
+    """Read the stored settings; record the program, if the verb is one that it has not recorded for a minute."""
+    engine.look_at = monotonic() + INTERVAL_S  # so that the driver does not read them with the same write
+    look = Command(engine.along(verb))
+    (reply,) = yield Pipeline((look,))  # by a connection of the driver, not another of the client
+    engine.take(reply)
+
+
+def following(engine: Any, verb: str = "") -> Exchange[None]:
     """Read the stored settings before the first operation, and record in what the program's config differs."""
     if not engine.known:
-        engine.look_at = monotonic() + INTERVAL_S  # so that the driver does not read them with the same write
-        (reply,) = yield Pipeline((Command(engine.look),))  # by a connection of the driver, not another of the client
-        engine.take(reply)
+        yield from looked(engine)
+    if getattr(engine, "shards", None) is not None and engine.due(verb):
+        yield from engine.shards.look(verb)
     if engine.differs and monotonic() >= engine.say_at:
         engine.say_at = monotonic() + _SAY_AGAIN_S
         with suppress(RedisMessageQueueError):  # the program's log says it too

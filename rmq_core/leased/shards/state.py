@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.exchange import Exchange, across, at
 from rmq_core.kernel.keys import ShardKeys
+from rmq_core.kernel.settings import looked
 from rmq_core.policy import Shards
 
 if TYPE_CHECKING:
@@ -116,6 +117,11 @@ class Sharded:
             else:
                 self.away.pop(name, None)
         return found
+
+    def look(self, verb: str) -> Exchange[None]:
+        """Read the settings as the writes to other shards cannot; the operation goes on if their node is away."""
+        if self.away.get(FIRST, 0) <= monotonic():
+            yield from self.across((FIRST,), lambda _, base: looked(base, verb), hurry=True)
 
     def across_many(self, exchanges: Mapping[K, tuple[str, Exchange[R]]]) -> Exchange[dict[K, R | Exception]]:
         """Run exchanges side by side, each at the shard of that name, by any key."""

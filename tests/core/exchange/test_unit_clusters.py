@@ -167,10 +167,12 @@ def commands(node: Wire) -> list[list[bytes]]:
 class Beside:
     """Settings that a driver reads with every write."""
 
-    look_at = 0.0
-
     def __init__(self) -> None:
         self.taken: list[Reply] = []
+
+    def due(self, name: str) -> bool:
+        del name
+        return True
 
     def along(self, name: str) -> tuple[Any, ...]:
         del name

@@ -173,7 +173,7 @@ def test_settings_are_read_about_once_a_second_in_writes_that_are_sent_anyway(wo
     queue.publish("x")
     queue.ack(queue.claim())  # the scripts are on the server
     queue.publish("x")
-    engine_of(queue).present_at = {"consumer": inf}
+    engine_of(queue).present_at = {}
     with world.client.monitor() as commands:
         for _ in range(5):
             queue.backlog()
@@ -459,10 +459,24 @@ def test_the_name_of_a_connection_names_its_program(world: World) -> None:
         soon(queue)
         queue.publish("x")
     assert [each.name for each in looking.admin.clients()] == ["night-worker"]  # the latest record of this process
-    engine_of(named).present_at.clear()
     soon(named)
     named.claim()
     assert {(each.role, each.name) for each in looking.admin.clients()} >= {("consumer", "night-worker")}
+
+
+@pytest.mark.parametrize("layout", [{}, {"groups": "fair"}, {"shards": 3}], ids=["list", "groups", "shards"])
+def test_programs_that_end_within_a_second_are_known(world: World, layout: dict[str, Any]) -> None:
+    looking = world.queue()
+    if layout:
+        looking.admin.configure(**layout)
+    for publish in (lambda queue: queue.publish("x"), lambda queue: queue.publish_many(["x"] * 3000)):
+        publish(world.queue())
+        assert known(looking) == {client_of("publisher")}
+        world.client.delete(key("clients"))
+    both = world.queue()
+    both.ack(both.claim())
+    both.publish("y")
+    assert known(looking) == {client_of("consumer"), client_of("publisher")}
 
 
 @pytest.mark.parametrize("discipline", ["jobs", "reliable"])
@@ -490,7 +504,7 @@ def test_a_program_records_itself_once_a_minute_with_a_write_that_it_sends_anywa
     first = recorded()
     assert first
     assert [recorded() for _ in range(5)] == [first] * 5
-    engine_of(queue).present_at.clear()  # as a minute later
+    engine_of(queue).present_at = dict.fromkeys(("publisher", "consumer"), -inf)  # as a minute later
     assert recorded() > first
 
 
@@ -506,6 +520,7 @@ def test_a_user_who_may_not_record_itself_still_follows_the_settings(world: Worl
     name, word = "recorderless", nonce()
     world.queue().publish("x")
     world.queue().claim()  # the scripts are on the server
+    world.client.delete(key("clients"))
     world.client.acl_setuser(
         name, enabled=True, reset=True, passwords=[f"+{word}"], categories=["+@all"], channels=["*"], keys=["*"],
         commands=["-eval"],
@@ -518,7 +533,7 @@ def test_a_user_who_may_not_record_itself_still_follows_the_settings(world: Worl
             soon(queue)
             queue.publish("x")
         assert queue.config.max_deliveries == 1
-        engine_of(queue).present_at.clear()  # as a minute later: it is not tried again
+        assert not engine_of(queue).present_at  # it is not tried again
         world.queue().admin.configure(max_deliveries=2)
         soon(queue)
         queue.publish("x")
@@ -532,11 +547,12 @@ def test_a_full_server_keeps_no_record_and_tells_the_settings(world: World) -> N
     queue.publish_many(["x", "y"])
     queue.ack(queue.claim())  # the script is on the server
     lease = queue.claim()
-    world.queue().admin.configure(max_deliveries=1)
+    world.client.delete(key("clients"))
+    queue = world.queue()
+    queue.admin.configure(max_deliveries=1)
     before = world.client.config_get("maxmemory")["maxmemory"]
     world.client.config_set("maxmemory", 1)
     try:
-        soon(queue)
         queue.ack(lease)
         assert queue.config.max_deliveries == 1
         assert queue.admin.clients() == []
@@ -547,9 +563,7 @@ def test_a_full_server_keeps_no_record_and_tells_the_settings(world: World) -> N
 def test_a_queue_that_is_forgotten_forgets_its_clients(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
-    lease = queue.claim()
-    soon(queue)
-    queue.ack(lease)
-    assert known(queue) == {client_of("consumer")}
+    queue.ack(queue.claim())
+    assert known(queue) == {client_of("publisher"), client_of("consumer")}
     queue.admin.unregister()
     assert not world.client.exists(key("clients"))

@@ -16,7 +16,7 @@ def test_acked_messages_are_deleted(world: World) -> None:
     assert queue.ack(queue.claim(max_messages=3)) == SettleReport(3)
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
     assert set(world.client.scan_iter()) - set(world.client.scan_iter(key("slot:*"))) == {
-        b"rmq:queues", key("fence").encode(), key("history").encode(),
+        b"rmq:queues", key("fence").encode(), key("history").encode(), key("clients").encode(),
     }  # fmt: skip
 
 
