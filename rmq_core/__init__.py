@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rmq_core._version import __version__ as __version__
 from rmq_core.batch import Batch
 from rmq_core.connection.settings import RedisSettings
+from rmq_core.envelope.claim_check import ClaimCheck
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.matching import Match
 from rmq_core.envelope.typed import Typed
@@ -53,12 +54,12 @@ _ON_FIRST_USE = {
     "RotationQueue": "rotation.queue", "StreamQueue": "streams.queue",
 }  # fmt: skip
 __all__ = [
-    "Backoff", "Batch", "ConfigurationError", "Durability", "Isolation", "JobQueue", "Lease", "LeaseAlreadySettled",
-    "LeaseLost", "LeaseOwnedByOther", "LeasedConfig", "LeasedQueue", "LeftUnsettled", "MalformedMessage", "Match",
-    "Message", "MessageRef", "NewMessage", "Overflow", "PayloadError", "QueueConsumer", "QueueFull", "QueueUnavailable",
-    "Reaper", "RedisMessageQueue", "RedisMessageQueueError", "RedisSettings", "ReliableQueue", "RotationQueue", "Stage",
-    "StreamQueue", "Typed", "UnrecoverableError", "Unsupported", "WorkQueue", "backlogs", "discipline_of",
-    "disciplines", "exponential", "holding", "open_queue", "queues",
+    "Backoff", "Batch", "ClaimCheck", "ConfigurationError", "Durability", "Isolation", "JobQueue", "Lease",
+    "LeaseAlreadySettled", "LeaseLost", "LeaseOwnedByOther", "LeasedConfig", "LeasedQueue", "LeftUnsettled",
+    "MalformedMessage", "Match", "Message", "MessageRef", "NewMessage", "Overflow", "PayloadError", "QueueConsumer",
+    "QueueFull", "QueueUnavailable", "Reaper", "RedisMessageQueue", "RedisMessageQueueError", "RedisSettings",
+    "ReliableQueue", "RotationQueue", "Stage", "StreamQueue", "Typed", "UnrecoverableError", "Unsupported", "WorkQueue",
+    "backlogs", "discipline_of", "disciplines", "exponential", "holding", "open_queue", "queues",
 ]  # fmt: skip
 
 

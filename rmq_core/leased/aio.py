@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from rmq_core.aio import AsyncLargeLeaseFacade
 from rmq_core.connection.clients import is_cluster, opened
+from rmq_core.envelope.claim_check import ClaimCheck
 from rmq_core.envelope.codec import P
-from rmq_core.errors import RedisMessageQueueError
+from rmq_core.errors import ConfigurationError, RedisMessageQueueError
 from rmq_core.exchange import Exchange, together
 from rmq_core.kernel.base import Part
 from rmq_core.kernel.keys import LeasedKeys
@@ -24,6 +25,14 @@ class AsyncLeasedQueue(LeasedMethods[P], AsyncLargeLeaseFacade[LeasedEngine, P])
     """A LeasedQueue for asyncio: `redis` is a redis.asyncio client, a RedisSettings or a URL."""
 
     admin = Part(LeasedAdmin[Awaited])
+
+    def _connect(self, redis: Any) -> None:
+        if isinstance(self._engine.own.codec, ClaimCheck):
+            raise ConfigurationError(
+                "codec: ClaimCheck reads and writes files, for which the event loop would wait; use the blocking"
+                " LeasedQueue in a thread"
+            )
+        super()._connect(redis)
 
 
 R = TypeVar("R")

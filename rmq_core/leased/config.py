@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Generic, Literal, NamedTuple
 
+from rmq_core.envelope.claim_check import ClaimCheck
 from rmq_core.envelope.codec import P
 from rmq_core.envelope.payloads import PayloadLimits
 from rmq_core.envelope.typed import Typed
@@ -66,8 +67,8 @@ class LeasedConfig(PayloadLimits, Generic[P]):
 
     compress_above: payloads of more bytes than this are stored compressed, by zlib, if that makes them shorter; "4KiB"
     on command lines. None compresses nothing.
-    codec: Typed(Order) for payloads of one type, which are then checked; None for the codec json. A type is a part of
-    the program, and cannot be stored: each program of the queue passes it.
+    codec: Typed(Order) for payloads of one type, which are then checked; ClaimCheck(url) for large ones, which it puts
+    into files; None for the codec json. It is a part of the program, and cannot be stored: each program passes it.
     lease: how long a claim holds its messages unless it is extended; None means for ever (an operator can release it).
     max_hold: the longest time that heartbeats may keep a lease, counted from its claim; None for no limit.
     max_deliveries: after this many failed deliveries a message becomes a dead letter; deliveries in which it failed
@@ -96,7 +97,7 @@ class LeasedConfig(PayloadLimits, Generic[P]):
     can only be stored with the queue, and has its names then: `queue.admin.configure(shards=6)`.
     """
 
-    codec: Typed[P] | None = None
+    codec: Typed[P] | ClaimCheck[P] | None = None
     lease: timedelta | float | None = 300
     max_hold: timedelta | float | None = field(default=None, metadata=STORED)
     max_deliveries: int | None = field(default=10, metadata=STORED)
@@ -163,8 +164,10 @@ class LeasedConfig(PayloadLimits, Generic[P]):
         if self.dedup_key is not None and not callable(self.dedup_key):
             raise ConfigurationError("dedup_key must be a callable from a payload to its key")
 
-        if self.codec is not None and not isinstance(self.codec, Typed):
-            raise ConfigurationError(f"codec must be Typed(...), such as Typed(Order), not {self.codec!r}")
+        if self.codec is not None and not isinstance(self.codec, Typed | ClaimCheck):
+            raise ConfigurationError(
+                f"codec must be Typed(...) or ClaimCheck(...), such as Typed(Order), not {self.codec!r}"
+            )
 
     def _check_shards(self) -> None:
         if self.shards is None:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmq_core.envelope.codec import Message, TypedMessage
-from rmq_core.envelope.typed import Typed
 from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.events import OnEvent, Operation
 from rmq_core.exchange import Exchange
@@ -162,7 +161,7 @@ class LeasedEngine(KeyedEngine, Following, Observer):
 
 
 def _read_by(
-    codec: Typed[Any], operation: Callable[..., Exchange[Any]], engine: LeasedEngine, /, *args: Any, **options: Any
+    codec: Any, operation: Callable[..., Exchange[Any]], engine: LeasedEngine, /, *args: Any, **options: Any
 ) -> Exchange[Any]:
     """Run an operation; the messages of a lease that it returns are read with the codec."""
     result = yield from operation(engine, *args, **options)
