@@ -1,4 +1,4 @@
-"""A type checker sees the signatures of the sync or the async module, depending on the import."""
+"""A type checker sees the signatures of the sync or the async module, and the type of the payloads of a typed queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 from __future__ import annotations
 
-from rmq_core import RedisMessageQueue
+from dataclasses import dataclass
+from typing import assert_type
+
+from rmq_core import ClaimCheck, LeasedConfig, LeasedQueue, RedisMessageQueue, Typed
+from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 from rmq_core.redis_message_queue import RedisGateway
 from rmq_core.redis_message_queue.asyncio import RedisGateway as AsyncRedisGateway
 from rmq_core.asyncio import RedisMessageQueue as AsyncRedisMessageQueue
@@ -31,6 +35,25 @@ async def work_later(queue: AsyncRedisMessageQueue, gateway: AsyncRedisGateway) 
             return await queue.publish(message.decode())
     removed = await gateway.remove_message(queue.key.processing, "x", lease_token="t")
     return removed or await queue.drain(timeout=1) or await queue.aclose()
+
+
+@dataclass
+class Order:
+    id: int
+
+
+def work_on_orders(url: str) -> None:
+    queue = LeasedQueue(url, "orders", LeasedConfig(codec=Typed(Order)))
+    with queue.process(max_messages=9) as batch:
+        assert_type(batch.payloads, list[Order])
+        for message in batch:
+            assert_type(message.payload, Order)
+    assert_type(LeasedQueue(url, "orders", LeasedConfig(codec=ClaimCheck(url, codec=Typed(Order)))), LeasedQueue[Order])
+
+
+async def work_on_orders_later(queue: AsyncLeasedQueue[Order]) -> None:
+    async with queue.process(max_messages=9) as batch:
+        assert_type(await batch.payloads, list[Order])
 """
 MISTAKES = """
 from __future__ import annotations
