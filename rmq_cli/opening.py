@@ -37,7 +37,7 @@ def argument(**details: Any) -> Any:
     return typer.Argument(show_default=False, **details)
 
 
-def _names_like(ctx: typer.Context, incomplete: str) -> list[str]:
+def names_like(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a queue, for a shell; nothing if Redis does not answer at once."""
     url = ctx.params.get("url") or os.environ.get("RMQ_URL") or LOCAL
     with suppress(RedisMessageQueueError), connected(url) as server:
@@ -45,13 +45,13 @@ def _names_like(ctx: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
-Queue = Annotated[str, argument(help="Name of the queue.", metavar="QUEUE", autocompletion=_names_like)]
+Queue = Annotated[str, argument(help="Name of the queue.", metavar="QUEUE", autocompletion=names_like)]
 Queues = Annotated[
     list[str] | None,
     argument(
         help="Names of queues, or patterns such as 'orders-*'; all when none is named.",
         metavar="[QUEUE]...",
-        autocompletion=_names_like,
+        autocompletion=names_like,
     ),
 ]
 Url = Annotated[

@@ -14,7 +14,7 @@ import typer
 
 from rmq_cli.consume import pause_after_failure
 from rmq_cli.doctor_checks import paused
-from rmq_cli.opening import At, LeaseSeconds, RetryAfter, argument, option
+from rmq_cli.opening import At, LeaseSeconds, RetryAfter, argument, names_like, option
 from rmq_cli.output import Exit, complain, emit, here, note
 from rmq_core.errors import ConfigurationError
 from rmq_core.protocol import open_async_queue
@@ -27,7 +27,7 @@ _Handler = Annotated[
         help="The function, such as tasks:handle; also looked for in the current directory.", metavar="MODULE:HANDLER"
     ),
 ]
-_Queue = Annotated[str, option("--queue", "-q", help="Name of the queue.", metavar="QUEUE")]
+_Queue = Annotated[str, option("--queue", "-q", help="Name of the queue.", metavar="QUEUE", autocompletion=names_like)]
 _MaxMessages = Annotated[
     int | None,
     option("--max-messages", min=1, help="Pass batches of at most this many messages; without it, single messages."),
