@@ -44,7 +44,16 @@ from rmq_core.envelope.codec import Message
 from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError
 from rmq_core.interrupt_handler import Stopping
 from rmq_core.observe.history import Step, Timeline
-from rmq_core.orchestrate.attention import MINUTES, Trend, expired, needs_attention, signs, trend_in, urgency
+from rmq_core.orchestrate.attention import (
+    MINUTES,
+    Trend,
+    expired,
+    needs_attention,
+    signs,
+    suspects,
+    trend_in,
+    urgency,
+)
 from rmq_core.orchestrate.limits import ALERTS
 from rmq_core.protocol import WorkQueue
 from rmq_core.reports import Publication, QueueStats, ShardStats, skews, total_stats
@@ -181,7 +190,8 @@ def _row_of(opened: Any, stats: QueueStats, *, lately: bool) -> dict[str, Any]:
     if lately and (stats.ready or stats.leased or stats.dead):
         with suppress(RedisMessageQueueError):  # a user may see the numbers alone
             points = opened.admin.history(minutes=MINUTES) if can(opened, "history") else []
-            trend = trend_in(points, now, opened.admin.dead_letters(1) if stats.dead else [])
+            programs = opened.admin.clients() if can(opened, "clients") else []
+            trend = trend_in(points, now, opened.admin.dead_letters(1) if stats.dead else [], programs)
             row["late"] = bool(stats.leases) and can(opened, "leases") and expired(opened.admin.leases(1), now)
     return {**row, "signs": signs(row, trend, ALERTS)}
 
@@ -194,6 +204,11 @@ def _why(server: Server, queue: Registered, row: dict[str, Any], *, named: bool)
                 yield f"{queue.name} is {why_paused(opened)}"
         elif named:
             yield f"{queue.name}: {sign.text}"
+        if named and sign.kind == "crashing":
+            with server.queue(*queue) as opened:
+                for message, times in suspects(opened):
+                    act = f"`rmq dead-letter {queue.name} {message}` sets it aside"
+                    yield f"{queue.name}: {message} expired {times} times; {act}"
 
 
 _MOST_GROUPS, _TOP = 1000, 3

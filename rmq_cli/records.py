@@ -13,6 +13,7 @@ from rmq_core.admin.verbs import can
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, message_of, plain_fields
 from rmq_core.errors import MalformedMessage, UnknownPayloadKind
 from rmq_core.kernel.base import tools_of
+from rmq_core.orchestrate.attention import expiries
 from rmq_core.reports import (
     PRESENT_FOR_S,
     Client,
@@ -162,7 +163,9 @@ def lease_row(lease: LeaseInfo, first: Message | None = None) -> tuple[object, .
     since = ago(now - lease.claimed_at.timestamp())
     why = f"failed together {lease.isolation.failures} times" if lease.isolation else None
     held = (lease.count, lease.settled, lease.takeovers)
-    return (lease.id, lease.owner or None, lease.state, *held, since, ends, why, named(first))
+    times = expiries(first) if first else 0
+    suspected = f" (expired {times} times)" if times > 1 else ""
+    return (lease.id, lease.owner or None, lease.state, *held, since, ends, why, first and f"{named(first)}{suspected}")
 
 
 def shard_record(queue: str, shard: ShardStats) -> dict[str, Any]:

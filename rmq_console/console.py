@@ -35,6 +35,7 @@ from rmq_console.shown import (
     verb_shown,
 )
 from rmq_core import LeasedConfig, Message, QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
+from rmq_core.admin.configuring import clients
 from rmq_core.admin.history import history
 from rmq_core.admin.verbs import can, lacks, offered
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
@@ -45,9 +46,18 @@ from rmq_core.leased.aio import of_each
 from rmq_core.leased.inspecting import Overview, dead_letters, overview
 from rmq_core.leased.state import LeasedEngine
 from rmq_core.observe.history import HistoryPoint, pause_reason
-from rmq_core.orchestrate.attention import MINUTES, Trend, expired, needs_attention, signs, trend_in, urgency
+from rmq_core.orchestrate.attention import (
+    MINUTES,
+    Trend,
+    async_suspects,
+    expired,
+    needs_attention,
+    signs,
+    trend_in,
+    urgency,
+)
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
-from rmq_core.reports import QueueStats, ShardStats, total_stats
+from rmq_core.reports import Client, QueueStats, ShardStats, total_stats
 
 FIRST_S, AGAIN_S = 2.0, 0.25
 """How long a request counts queues that were never counted, and how long it counts the others again."""
@@ -182,7 +192,9 @@ class Trends:
         if (known := self.known(queue.name, stats)) is not None:
             return known
         points = await queue.admin.history(minutes=MINUTES) if can(queue, "history") else []
-        return self.keep(queue.name, stats, Recent(points, await queue.admin.dead_letters(1) if stats.dead else []))
+        letters = await queue.admin.dead_letters(1) if stats.dead else []
+        programs = await queue.admin.clients() if can(queue, "clients") else []
+        return self.keep(queue.name, stats, Recent(points, letters, programs))
 
     def known(self, name: str, stats: QueueStats) -> Trend | None:
         """Return the trend as it is known; None if it is old, or if there are more dead letters than then."""
@@ -193,7 +205,7 @@ class Trends:
 
     def keep(self, name: str, stats: QueueStats, recent: Recent) -> Trend:
         """Compute the trend of the numbers that were read, cache it, and return it."""
-        found = trend_in(recent.points, datetime.now(UTC), recent.letters)
+        found = trend_in(recent.points, datetime.now(UTC), recent.letters, recent.clients)
         if len(self._known) >= MOST:
             self._known.clear()
         self._known[name] = self._clock(), stats.dead, found
@@ -201,16 +213,17 @@ class Trends:
 
 
 class Recent(NamedTuple):
-    """The last hour of a queue, and its newest dead letter, if it has one."""
+    """The last hour of a queue, its newest dead letter, if it has one, and who uses it."""
 
     points: Sequence[HistoryPoint]
     letters: Sequence[Message]
+    clients: Sequence[Client]
 
 
 def recent(engine: LeasedEngine, *, dead: bool) -> Exchange[Recent]:
     """Return what the trend of a leased queue is made of; `dead`: whether it has dead letters."""
     points = yield from history(engine, minutes=MINUTES)
-    return Recent(points, (yield from dead_letters(engine, 1)) if dead else [])
+    return Recent(points, (yield from dead_letters(engine, 1)) if dead else [], (yield from clients(engine)))
 
 
 @lru_cache(maxsize=32)
@@ -267,6 +280,7 @@ class Console:
     ) -> dict[str, Any]:
         """Return the numbers of a queue, why it needs attention, and a page of its leases, those that expire first.
 
+        In a crash loop, `suspects` has the messages that may be the cause.
         lease_id: list only this lease. If it was acked, `acked` has the record of that.
         """
         async with self.opened(name) as (queue, discipline):
@@ -283,6 +297,8 @@ class Console:
             if not any(each.error for each in shards):  # else what happened there is not known
                 row, trend = {**shown, "late": await _late(queue, stats)}, await trends.of(queue, stats)
                 shown["signs"] = signs_shown(signs(row, trend, self._limits))
+                if trend.crashing:
+                    shown["suspects"] = [each._asdict() for each in await async_suspects(queue)]
             if any(each.error for each in shards):
                 leases: list[Any] = []  # which of them have messages there is not known
             elif lease_id is None:

@@ -75,6 +75,8 @@ async def queue_numbers(
     settings = await asyncio.to_thread(host.places.settings, connection_id)
     async with console(settings, host) as opened:
         found = await opened.queue(trends_of(settings), name, offset, count, lease_id)
+    if not host.access.permitted(user_of(request), connection_id, "messages"):
+        found.pop("suspects", None)
     for shard in found.get("shards", ()):
         if shard["error"]:
             shard["error"] = visible_error(request, shard["error"])

@@ -133,10 +133,14 @@ const zero = (value) => (value ? short(value) : dash());
 
 const kinds = ({ discipline }) => (discipline === "leased" ? null : h("span.badge", {}, discipline));
 
-/** Why a queue needs attention, in words, the most urgent reason first; `told`: the kinds that the page says otherwise. */
-export function reasonsOf({ signs }, told = []) {
+/**
+ * Why a queue needs attention, in words, the most urgent reason first; `told`: the kinds that the page says otherwise;
+ * `hrefOf`: the address of a message that may be killing its workers.
+ */
+export function reasonsOf({ signs, suspects = [] }, told = [], hrefOf) {
   const shown = (signs ?? []).filter(({ kind, text }) => text && !told.includes(kind));
-  return shown.length ? h("ul.signs", {}, shown.map(({ kind, text }) => h(`li.${kind}`, {}, text))) : null;
+  const suspect = ({ id, expired }) => [" · ", h("a", { href: hrefOf(id) }, h("code", {}, id)), ` expired ${expired} times`];
+  return shown.length ? h("ul.signs", {}, shown.map(({ kind, text }) => h(`li.${kind}`, {}, text, kind === "crashing" ? suspects.flatMap(suspect) : null))) : null;
 }
 
 export function badges(queue) {

@@ -31,6 +31,7 @@ const TABS = [
   ["shards", "Shards"],
 ];
 const ISOLATED = new URLSearchParams({ in: "isolated", by: "reason", for: "*" }).toString(); // all of them
+const withId = (id) => new URLSearchParams({ in: "any", by: "message_id", for: id }).toString();
 const TOLD = ["paused", "isolated"]; // by notes, with who did it and with a link
 const COUNTED = new Set(["leases", "ready", "delayed", "dead"]);
 
@@ -73,7 +74,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     remember(connection, name, queue);
     title.replaceChildren(name, ...badges(queue).filter(Boolean));
     tiles.replaceChildren(...tilesOf(connection, queue));
-    why.replaceChildren(...[reasonsOf(queue, TOLD)].filter(Boolean));
+    why.replaceChildren(...[reasonsOf(queue, TOLD, (id) => hrefOf(name, "search", withId(id)))].filter(Boolean));
     note.replaceChildren(...paused(queue), ...incomplete(queue, tab === "shards" ? null : hrefOf(name, "shards")), ...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null), ...stored(queue));
     if (!live.hidden) drawn.draw(samplesOf(connection, name));
     rate.textContent = forecast(rateOf(connection, name), queue);

@@ -61,6 +61,7 @@ export function searchPanel({ where, asked, onChange }) {
     try {
       for (const each of targets) if (running === mine) await look(mine, each, match, seen, targets.length > 1);
       if (!seen.found && running === mine) results.replaceChildren(empty("search", "Nothing found", nothing(target)));
+      if (match.message_id && seen.found === 1) results.querySelector("tr[tabindex]").click();
       tell(seen, running === mine ? "done" : "stopped");
       if (seen.found && target !== ANY) deeds.replaceChildren(...matchingButtons({ ...where, target, match, what: what(match), onChange: changed }));
     } catch (error) {

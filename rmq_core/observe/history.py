@@ -136,7 +136,8 @@ class HistoryPoint(_Counted):
 
     ready, oldest_age: what the last client saw in it; None when none looked, or nothing was ready. ready_max,
     oldest_age_max: the largest that a client saw. wait: from publishing to the first claim. processing: from the claim
-    to ack or nack, by the clock of the holder.
+    to ack or nack, by the clock of the holder. last_claim: the seconds from `at` until claims were counted last; None
+    in hours, in minutes without a claim, and if earlier versions counted them.
     """
 
     at: datetime
@@ -145,6 +146,7 @@ class HistoryPoint(_Counted):
     ready_max: int | None = None
     oldest_age: float | None = None
     oldest_age_max: float | None = None
+    last_claim: float | None = None
 
     @classmethod
     def of(cls, number: int, seconds: int, text: str | None) -> Self:
@@ -153,12 +155,13 @@ class HistoryPoint(_Counted):
             return cls(at=moment(number * seconds * 1000), seconds=seconds)
         found = items(text)
         oldest, oldest_max = found.get("y="), found.get("y^")
-        ready = found.get("g=")
+        ready, last_ms = found.get("g="), found.get("c=")
         return cls(
             at=moment(number * seconds * 1000), seconds=seconds, **cls.counts_in(found),
             ready=ready, ready_max=found.get("g^"),
             oldest_age=oldest / 1000 if oldest is not None and ready else None,
             oldest_age_max=None if oldest_max is None else oldest_max / 1000,
+            last_claim=None if last_ms is None else last_ms / 1000,
         )  # fmt: skip
 
     def record(self) -> dict[str, Any]:

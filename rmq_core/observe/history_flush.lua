@@ -67,8 +67,9 @@ local age = first ~= '' and string.format('%.0f', math.max(0, now - first)) or '
 local seen = ' g=' .. waiting .. ' g^' .. waiting .. ' y=' .. age .. ' y^' .. age
 local totals = kept[3] or ''
 local begun = string.match(totals, '^%d+') or now
+local claims = string.find(sums, 'c+', 1, true) and string.format(' c=%.0f', now % 60000) or ''
 local written = {
-  places[1], merged(minute, within(kept[1], minute), sums .. seen),
+  places[1], merged(minute, within(kept[1], minute), sums .. seen .. claims),
   places[2], merged(hour, within(kept[2], hour), sums .. seen),
   places[3], merged(begun, totals, (string.gsub(sums, '%l+%d*%^%d+', ''))),
 }

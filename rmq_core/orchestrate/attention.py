@@ -1,20 +1,23 @@
-"""Why a queue needs attention, in words, and which queue needs it most: one definition for the console and `rmq`. Pure.
+"""Why a queue needs attention, in words, and which queue needs it most: one definition for the console and `rmq`.
 
 `signs` returns such reasons, the most urgent first. A row is what a list of queues has of one of them: its numbers as
-in `QueueStats`, `late` (a lease has expired and nobody has reclaimed it), or `error`; and then its `signs`.
+in `QueueStats`, `late` (a lease has expired and nobody has reclaimed it), or `error`; and then its `signs`. All but
+`suspects` is pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from itertools import takewhile
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from rmq_core.admin.verbs import can
+from rmq_core.kernel.settings import PRESENT_S
 from rmq_core.messages import Message
 from rmq_core.observe.history import HistoryPoint
 from rmq_core.orchestrate.limits import AlertLimits
-from rmq_core.reports import LeaseInfo
+from rmq_core.reports import Client, LeaseInfo
+from rmq_core.twin import awaited, twins
 
 _STUCK = ("old", "growing", "held", "unclaimed", "paused")
 _RANKS: tuple[tuple[str, ...], ...] = (
@@ -46,8 +49,8 @@ class Trend(NamedTuple):
 
     newest: the seconds since the newest dead letter failed; None if there is none, or if its time is not known.
     crashes: in how many of the last 15 minutes leases expired or were expired, as those of holders that were killed.
-    failed, acked: how many deliveries of these minutes failed, and how many messages were acked. idle: the seconds
-    since the end of the last minute in which somebody claimed; None if no client writes a history.
+    failed, acked: how many deliveries of these minutes failed, and how many messages were acked. idle: for how many
+    seconds nobody has claimed; None if neither a history nor a consumer's record tells.
     """
 
     dead: int = 0
@@ -58,29 +61,51 @@ class Trend(NamedTuple):
     acked: int = 0
     idle: float | None = None
 
+    @property
+    def crashing(self) -> bool:
+        """Whether consumers crash again and again."""
+        return self.crashes > 1
+
 
 _RECENT = 15
 """How many minutes show whether consumers crash or fail."""
 
 
-def trend_in(points: Sequence[HistoryPoint], now: datetime, letters: Sequence[Message] = ()) -> Trend:
+def trend_in(
+    points: Sequence[HistoryPoint], now: datetime, letters: Sequence[Message] = (), clients: Sequence[Client] = ()
+) -> Trend:
     """Return the trend in the points of the last hour. A backlog that is already being worked off does not grow.
 
-    letters: the newest dead letter, if there is one.
+    letters: the newest dead letter, if there is one. clients: the programs that recorded themselves.
     """
     known = [point.ready for point in points[len(points) // 2 :] if point.ready is not None]
     rising = bool(known) and known[-1] >= 0.9 * max(known)
     lately = points[-_RECENT:]
-    quiet = list(takewhile(lambda point: not point.claimed, reversed(points)))
-    told = any(point.published or point.claimed or point.ready is not None for point in points)
     return Trend(
         sum(point.dead for point in points), known[-1] - known[0] if rising else 0,
         newest=(now - letters[0].history[-1].at).total_seconds() if letters and letters[0].history else None,
         crashes=sum(point.reclaimed > 0 for point in lately),
         failed=sum(point.nacked + point.reclaimed + point.taken_over for point in lately),
         acked=sum(point.acked for point in lately),
-        idle=max(0.0, (now - quiet[-1].at).total_seconds()) if told and quiet else 0.0 if told else None,
+        idle=_idle(points, now, clients),
     )  # fmt: skip
+
+
+def _idle(points: Sequence[HistoryPoint], now: datetime, clients: Sequence[Client]) -> float | None:
+    """Return for how many seconds nobody has claimed.
+
+    A client's count of claims has its time; one of an earlier version was made at some time of its minute. Without a
+    history, the newest record of a consumer tells: one that is there makes another within the minute.
+    """
+    if any(point.published or point.claimed or point.ready is not None for point in points):
+        busy = next((point for point in reversed(points) if point.claimed), None)
+        after = 0 if busy is None else busy.seconds if busy.last_claim is None else busy.last_claim
+        since = (busy or points[0]).at + timedelta(seconds=after)
+    elif consumers := [each.at for each in clients if each.role == "consumer"]:
+        since = max(consumers) + timedelta(seconds=PRESENT_S)
+    else:
+        return None
+    return max(0.0, (now - since).total_seconds())
 
 
 def expired(leases: Iterable[LeaseInfo], now: datetime) -> bool:
@@ -100,7 +125,7 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[Sig
     found = {
         "error": "" if "error" in row else None,
         "dying": _dying(trend.dead, limits.dead_within) if dead and recent else None,
-        "crashing": _CRASHING.format(trend.crashes, _RECENT) if trend.crashes > 1 else None,
+        "crashing": _CRASHING.format(trend.crashes, _RECENT) if trend.crashing else None,
         "failing": _failing(trend.failed, trend.acked) if failing else None,
         "expired": "expired lease: no consumer has taken its messages back yet" if row.get("late") else None,
         "old": _OLD.format(lasting(age), lasting(target)) if target is not None and age > target else None,
@@ -112,6 +137,39 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[Sig
         "dead": _dead(dead, newest) if dead and not recent else None,
     }
     return [Sign(kind, text) for kind, text in found.items() if text is not None]
+
+
+class Suspect(NamedTuple):
+    """A message that may be killing its workers. expired: how many of its deliveries ended with an expired lease."""
+
+    id: str
+    expired: int
+
+
+_LEASES, _MESSAGES, _MOST = 25, 50, 3
+
+
+def expiries(message: Message) -> int:
+    """Return how many deliveries of a message expired, of those that its history keeps."""
+    return sum(failure.kind == "expired" for failure in message.history)
+
+
+async def _suspects(_: bool, queue: Any) -> list[Suspect]:
+    """Return the messages of a queue whose deliveries expired twice or more, those with the most first, at most three.
+
+    Looks at the leases that expire first and at the messages that are claimed next: expired ones return to the front.
+    """
+    found: list[Message] = []
+    for lease in await awaited(queue.admin.leases(_LEASES)) if can(queue, "browse_lease") else []:
+        found += await awaited(queue.admin.browse_lease(lease.id, 0, _MESSAGES))
+    for state in ("isolated", "ready") if can(queue, "browse") else ():
+        found += (await awaited(queue.admin.browse(state, 0, _MESSAGES))).messages
+    counted = {each.id: expiries(each) for each in found}
+    most = sorted(counted, key=lambda each: -counted[each])[:_MOST]
+    return [Suspect(each, counted[each]) for each in most if counted[each] > 1]
+
+
+suspects, async_suspects = twins(_suspects)
 
 
 def needs_attention(row: Mapping[str, Any]) -> bool:

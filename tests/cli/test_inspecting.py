@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +15,7 @@ import redis
 import rmq_core
 from rmq_core import NewMessage
 from rmq_core.protocol import open_queue
-from tests.core.leases import PATIENCE_S
+from tests.core.leases import PATIENCE_S, crash, elapse
 from tests.servers.process import until
 
 Rmq = Callable[..., Any]
@@ -152,7 +153,27 @@ def test_a_shell_completes_the_names_of_queues(rmq: Rmq, server_url: str) -> Non
 
     assert completed("rmq stats ord") == ["orders", "orders-eu"]
     assert completed("rmq why inv") == ["invoices"]
+    assert completed("rmq run jobs:handle -q ord") == ["orders", "orders-eu"]
     assert completed("rmq why inv", "redis://127.0.0.1:1/0") == []
+
+
+def test_clients_say_which_program_is_there_and_which_is_gone(rmq: Rmq, server_url: str) -> None:
+    settings = rmq_core.RedisSettings.from_url(server_url, client_name="billing")
+    with rmq_core.LeasedQueue(settings, "q", rmq_core.LeasedConfig(max_deliveries=7)) as queue:
+        queue.publish("a")
+        queue.claim()
+        elapse(queue, 200)
+        queue.publish("b")
+        table, (_, record) = rmq("clients", "q").out, rmq("clients", "q", "--json").records
+    program = ["billing", os.uname().nodename, str(os.getpid()), rmq_core.__version__]
+    _, _, *rows = table.splitlines()
+    gone, now = (re.split(r"  +", row.strip()) for row in rows)
+    assert (now[:5], now[6:]) == (["publisher", *program], ["max_deliveries=7"])
+    assert (gone[:5], gone[6:]) == (["consumer", *program], ["max_deliveries=7"])
+    assert re.fullmatch(r"\d s ago", now[5])
+    assert re.fullmatch(r"3 min 2\d s ago, gone or hangs", gone[5])
+    assert [str(record[each]) for each in ("name", "host", "pid", "version")] == program
+    assert record["settings"] == "max_deliveries=7"
 
 
 def test_leases_show_their_holder_and_never_the_token(rmq: Rmq, server_url: str) -> None:
@@ -300,6 +321,20 @@ def test_the_stats_of_a_queue_in_shards_are_those_of_one_queue(rmq: Rmq, redis_c
     assert "plain" in ran.out
     redis_client.delete(f"rmq:shard:{{q~{other.name}}}:delayed")
     assert rmq("configure", "q", "shards=3").out.startswith("q stores shards=3; 1 shard more until claims have emptied")
+
+
+def test_a_crash_loop_leads_to_the_message_that_kills_its_workers(rmq: Rmq, redis_client: redis.Redis) -> None:
+    with closing(rmq_core.LeasedQueue(redis_client, "q")) as queue:
+        killer = crash(queue, 2)
+        queue.publish_many(["innocent"] * 3)
+        queue.claim(lease=3600)
+    cause, act = rmq("stats", "q").err.splitlines()
+    assert cause.startswith("q: leases expired in 2 of the last 15 minutes: a message may be killing its workers")
+    assert act == f"q: {killer} expired 2 times; `rmq dead-letter q {killer}` sets it aside"
+    assert killer not in rmq("stats").err
+    assert f"{killer} killer (expired 2 times)" in rmq("leases", "q").out
+    assert rmq("dead-letter", "q", killer).code == 0
+    assert rmq("stats", "q", "--json").records[0]["dead"] == 1
 
 
 def test_queues_that_need_attention_come_first_and_named_ones_say_why(rmq: Rmq, redis_client: redis.Redis) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
 
 from rmq_core import LeasedConfig, LeasedQueue
-from tests.console.conftest import bury, fetch
+from tests.console.conftest import Asking, bury, fetch
+from tests.core.leases import crash, elapse
 
 
 async def reasons(page: httpx.AsyncClient) -> dict[str, list[str]]:
@@ -87,3 +89,41 @@ async def test_a_lease_that_is_held_for_long_comes_before_idle_queues(page: http
     found = await reasons(page)
     assert list(found)[:2] == ["zombie", "young"]
     assert (found["zombie"], found["young"]) == (["held"], [])
+
+
+async def test_half_a_minute_after_the_last_claim_the_page_says_that_nobody_claims(
+    page: httpx.AsyncClient, redis_url: str
+) -> None:
+    for name, passed, config in (
+        ("gone", 25, {}),
+        ("here", 15, {}),
+        ("gone without a history", 85, {"history": False}),
+        ("here without a history", 70, {"history": False}),
+    ):
+        with opened(redis_url, name, **config) as queue:
+            queue.publish_many([*"ab"])
+            queue.ack(queue.claim())
+            elapse(queue, passed)
+    with opened(redis_url, "no consumer yet") as queue:
+        queue.publish("a")
+        elapse(queue, 25)
+    found = await reasons(page)
+    assert {name for name, kinds in found.items() if kinds == ["unclaimed"]} == {
+        "gone", "gone without a history", "no consumer yet",
+    }  # fmt: skip
+    (sign,) = (await fetch(page, "queue", name="gone"))["signs"]
+    assert re.fullmatch(r"messages are ready, and nobody has claimed any for 2[4-9] s", sign["text"])
+
+
+async def test_a_crash_loop_names_the_message_whose_deliveries_expired_most_often(
+    page: httpx.AsyncClient, asking: Asking, redis_url: str
+) -> None:
+    with opened(redis_url, "crashes") as queue:
+        killer = crash(queue, 3)
+        queue.publish_many([*"abc"])
+        told = await fetch(page, "queue", name="crashes")
+        queue.claim(max_messages=4, owner="now", lease=3600)
+        assert (await fetch(page, "queue", name="crashes"))["suspects"] == told["suspects"]
+    assert told["signs"][0]["kind"] == "crashing"
+    assert told["suspects"] == [{"id": killer, "expired": 3}]
+    assert "suspects" not in await fetch(asking("counter"), "queue", name="crashes")

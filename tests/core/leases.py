@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import pytest
@@ -36,6 +38,40 @@ def fall_due(world: World, queue: str = "q") -> None:
     members = world.client.zrange(key("delayed", queue), 0, -1)
     assert members
     world.client.zadd(key("delayed", queue), dict.fromkeys(members, 1), xx=True)
+
+
+def elapse(queue: Any, seconds: int) -> None:
+    """Let time pass for a leased queue object: for its ready messages, its history and the records of its programs."""
+    client, engine, name, ms = queue.client, queue._engine, queue.name, 1000 * seconds
+    if engine.tally:
+        engine.tally.next_at = -inf
+    queue.stats()  # flushes the counts
+    engine.present_at = dict.fromkeys(engine.present_at, -inf)
+    for at, envelope in enumerate(client.lrange(key("ready", name), 0, -1)):
+        deliveries, enqueued, rest = envelope.split(b" ", 2)
+        client.lset(key("ready", name), at, b"%b %d %b" % (deliveries, int(enqueued) - ms, rest))
+    for member in client.zrange(key("clients", name), 0, -1):
+        client.zincrby(key("clients", name), -ms, member)
+    history = key("history", name)
+    for field, text in client.hgetall(history).items():
+        if re.match(rb"m\d", field):
+            minute, _, counts = text.partition(b" ")
+            last = re.search(rb"c=(\d+)", counts)
+            minute, left = divmod(int(minute) * 60_000 + int(last[1] if last else 0) - ms, 60_000)
+            counts = re.sub(rb"c=\d+", b"c=%d" % left, counts)
+            client.hdel(history, field)
+            client.hset(history, b"m%d" % (minute % 1440), b"%d %b" % (minute, counts))
+
+
+def crash(queue: Any, times: int) -> str:
+    """Let a message kill its worker so many times, each in a minute of its own; return its id."""
+    killer: str = queue.publish("killer").id
+    for _ in range(times):
+        lease = queue.claim(lease=3600)
+        queue.client.zadd(key("leases", queue.name), {lease.id: 1}, xx=True)
+        queue.backlog()  # takes it back
+        elapse(queue, 60)
+    return killer
 
 
 def payloads(messages: Iterable[Any]) -> list[Any]:

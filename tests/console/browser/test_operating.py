@@ -14,6 +14,7 @@ from rmq_core import open_queue
 from rmq_core.admin.verbs import VERBS, Argument
 from tests.console.browser.served import ConsoleScreen, ConsoleServer
 from tests.console.conftest import bury, fill_dead
+from tests.core.leases import crash
 from tests.servers.process import Server
 
 pytestmark = pytest.mark.slow
@@ -208,6 +209,21 @@ def test_a_message_that_is_leased_is_made_a_dead_letter(screen: ConsoleScreen, o
     assert [each.history[-1].reason for each in queue.admin.dead_letters()] == ["kills"]
 
 
+def test_a_crash_loop_leads_with_one_click_to_the_message_that_kills_its_workers(
+    screen: ConsoleScreen, opened: Opened
+) -> None:
+    queue = opened("work")
+    killer = crash(queue, 2)
+    queue.publish("innocent")
+    screen.open("work", "history")
+    screen.shows(f"a message may be killing its workers · {killer} expired 2 times", ".attention .crashing")
+    screen.click(".attention .crashing a")
+    screen.button("Dead-letter").click()
+    screen.find("dialog input").send_keys("kills", Keys.ENTER)
+    screen.shows("Moved 1 message of work to the dead letters", "#toasts")
+    assert [each.id for each in queue.admin.dead_letters()] == [killer]
+
+
 def test_a_verb_is_confirmed_only_with_what_it_takes(
     screen: ConsoleScreen, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +351,7 @@ def test_a_viewer_sees_everything_and_can_change_nothing(screen: ConsoleScreen, 
 
 
 def test_groups_and_publications_lead_to_their_messages_and_stay_up_to_date(
-    screen: ConsoleScreen, opened: Opened, driver: Chrome
+    screen: ConsoleScreen, opened: Opened
 ) -> None:
     queue = opened("uploads", max_deliveries=9)
     queue.admin.configure(groups="exclusive", pause_after_dead="20 in 10m")
@@ -355,10 +371,6 @@ def test_groups_and_publications_lead_to_their_messages_and_stay_up_to_date(
     queue.ack(lease)
     screen.shows("12 of 30", "table.publications")
     screen.wait(lambda: len(screen.all("table.groups tbody tr")) == 12)
-    for width in (1280, 400):
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        assert screen.run("return document.documentElement.scrollWidth") <= width
     screen.click("table.groups tbody a")
     screen.shows("11 messages found", ".found")
     screen.shows("tenant-10", "table.messages .badge.group")
@@ -366,3 +378,31 @@ def test_groups_and_publications_lead_to_their_messages_and_stay_up_to_date(
     screen.open("plain")
     screen.shows("Leases", ".tabs")
     assert "Groups" not in screen.text(".tabs")
+
+
+def test_no_tab_of_a_queue_scrolls_sideways(screen: ConsoleScreen, opened: Opened, driver: Chrome) -> None:
+    long = "-".join(["a-name-as-people-choose-them"] * 4)
+    queue, spread = opened(long, max_deliveries=4), opened("spread")
+    killer = crash(queue, 2)
+    queue.admin.configure(groups="fair")
+    for delay in (None, 3600):
+        queue.publish_many(["row " * 99] * 3, group=long, publication=long, headers={long: long}, delay=delay)
+    queue.admin.dead_letter(queue.admin.peek(3)[2].id, reason=long)
+    queue.claim(owner=long, lease=3600)
+    queue.admin.mark(long)
+    spread.admin.configure(shards=3)
+    row = "table.messages tbody tr[tabindex]"
+    tabs = {
+        "leases": "table.leases tbody tr", "ready": row, "delayed": row, "dead": row, "search": row,
+        "history": ".marks-list li", "groups": "table.publications tbody tr", "why": ".steps li",
+    }  # fmt: skip
+    rest = {"search": ["in=any&by=text&for=row"], "why": [killer]}
+    paths = [(long, tab, *rest.get(tab, [])) for tab in tabs] + [("spread", "shards")]
+    for path in paths:
+        screen.open(*path)
+        assert len(screen.all(".tab")) == len(tabs), "each is looked at: shards too, but the timeline is no tab"
+        screen.find(tabs.get(path[1], "table.shards tbody tr"))
+        for width in (1280, 400):
+            metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+            assert screen.run("return document.documentElement.scrollWidth") <= width, path

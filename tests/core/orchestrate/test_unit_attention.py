@@ -10,6 +10,7 @@ import pytest
 from rmq_core.observe.history import HistoryPoint
 from rmq_core.orchestrate.attention import Trend, lasting, signs, trend_in
 from rmq_core.orchestrate.limits import AlertLimits, LimitBounds, StatsLimits
+from rmq_core.reports import Client
 
 CALM: dict[str, Any] = {"name": "work", "ready": 5, "dead": 0, "oldest_age": 3.0, "isolated": 0, "paused": False}
 LIMITS = AlertLimits(
@@ -125,8 +126,18 @@ def test_nobody_has_claimed_since_the_end_of_the_last_minute_with_a_claim(claime
     assert trend_in(minutes(claimed=claimed, published=[1, 0, 0]), now).idle == idle
 
 
-def test_a_queue_without_a_history_does_not_tell_whether_anybody_claims() -> None:
-    assert trend_in(points(None, None), AT).idle is None
+def test_claims_that_were_counted_with_their_time_tell_it_to_the_second() -> None:
+    counted = minutes(claimed=[1, 2, 0], last_claim=[59.0, 20.5, None])
+    assert trend_in(counted, AT + timedelta(minutes=2, seconds=10)).idle == 49.5
+
+
+@pytest.mark.parametrize(("ages", "idle"), [([], None), ([59, 90_000], 0.0), ([90_000, 85], 25.0)])
+def test_without_a_history_the_newest_record_of_a_consumer_tells_whether_anybody_claims(
+    ages: list[int], idle: float | None
+) -> None:
+    clients = [Client("consumer", "host", 1, "1.0", "", AT - timedelta(seconds=age)) for age in ages]
+    clients.append(Client("publisher", "host", 2, "1.0", "", AT))
+    assert trend_in(points(None, None), AT, clients=clients).idle == idle
 
 
 def test_deliveries_fail_by_nacks_by_expiry_and_by_takeovers_of_the_last_quarter_of_an_hour() -> None:

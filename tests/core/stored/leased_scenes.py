@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -225,7 +226,7 @@ def begin_claim(channel: Any) -> str:
 
 
 def history(url: str, client: Any) -> None:
-    """A minute, an hour, the totals and marks, of two flushes; the minute is one of the past."""
+    """A minute, an hour, the totals and marks, of two flushes; the minute is of the past, without the last claim."""
     key = "rmq:{q}:history"
     flushes = (
         ("p+3 c+3 w0+2 w5+1 ws+300 wx^250", ["pause\talice\t"]),
@@ -237,7 +238,7 @@ def history(url: str, client: Any) -> None:
             q._driver.run(only(exchange))
     for unit, number, ring in (("m", MINUTE, 1440), ("h", MINUTE // 60, 720)):
         (place,) = (name for name in client.hkeys(key) if name.startswith(unit.encode()) and name != b"marks")
-        value = client.hget(key, place).split(b" ", 1)[1]
+        value = re.sub(rb" c=\d+", b"", client.hget(key, place).split(b" ", 1)[1])
         client.hdel(key, place)
         client.hset(key, f"{unit}{number % ring}", b"%d %b" % (number, value))
 
