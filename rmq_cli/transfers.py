@@ -15,13 +15,11 @@ from rmq_cli.opening import At, Queue, Yes, argument, connected, option
 from rmq_cli.output import Exit, complain, counted, emit, note, say, shown
 from rmq_cli.search import Conditions
 from rmq_core import __version__
-from rmq_core.envelope.codec import split
 from rmq_core.envelope.export_record import STATES
-from rmq_core.envelope.matching import Match
-from rmq_core.envelope.payloads import ANY_SIZE
 from rmq_core.errors import ConfigurationError
 from rmq_core.transfer.exporting import Export, ExportFile
-from rmq_core.transfer.importing import Import, ImportOptions, ImportReport, message_of_line
+from rmq_core.transfer.importing import Import, ImportOptions, ImportReport
+from rmq_core.transfer.moving import ids_in, matches_of
 
 _States = Annotated[
     list[str] | None, option("--state", help=f"Only messages in this state ({', '.join(STATES)}); may be repeated.")
@@ -128,23 +126,13 @@ def purge(
     if chosen:
         raise ConfigurationError(f"--exported says which messages to delete: leave {chosen} out")
     with _opened(exported) as lines:
-        ids = _ids_in(ExportFile(lines))
-    states = {each: Match(message_id=ids[each]) for each in STATES if ids.get(each) and each != "leased"}
+        ids = ids_in(ExportFile(lines))
+    states = matches_of(ids)
     wanted = sum(len(found) for found in ids.values())
     done = purge_of(queue, states, f" that {exported} has", yes=yes, at=at) if states else 0
     if done < wanted:
         complain(f"{counted(wanted - done, 'message')} of {exported} were not found where the export found them")
         raise typer.Exit(Exit.FAILED)
-
-
-def _ids_in(read: ExportFile) -> dict[str, set[str]]:
-    """Return the ids of an export, by state. Raises ExportDamaged."""
-    ids: dict[str, set[str]] = {}
-    for line in read:
-        message = message_of_line(line, ANY_SIZE)
-        ids.setdefault(message.state, set()).add(split(message.envelope).id)
-    read.check_end("nothing was deleted")
-    return ids
 
 
 @contextmanager

@@ -9,10 +9,11 @@ were changed and whether there may be more; the page goes on with the next reque
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -20,15 +21,28 @@ from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, Field, create_model
 
 from rmq_console.console import CHANGE_S
-from rmq_console.host import audited, changes, host_of, user_of
+from rmq_console.host import ConfigOf, audited, changes, host_of, user_of
 from rmq_console.queries import Target, opened_console
-from rmq_core import LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, Match
+from rmq_core import (
+    LeaseAlreadySettled,
+    LeaseLost,
+    LeaseOwnedByOther,
+    Match,
+    RedisSettings,
+    __version__,
+    discipline_of,
+    open_queue,
+)
 from rmq_core.admin.verbs import VERBS, Verb, check_conditions, offered
 from rmq_core.observe.history import acting_as
+from rmq_core.protocol import DEFAULT
 from rmq_core.reports import Progress
+from rmq_core.transfer.moving import MoveReport
+from rmq_core.transfer.moving import move as transferred
 
 SLICE_S = 8.0
 """How long one request changes messages that meet conditions."""
+MOVED_AT_ONCE = 50_000
 
 router = APIRouter(prefix="/api/connections/{connection_id}", dependencies=changes)
 
@@ -93,6 +107,40 @@ async def purge(request: Request, connection_id: str, body: Purge) -> dict[str, 
     return {"purged": purged}
 
 
+class Move(BaseModel):
+    """The queue into which to move all messages that no consumer holds; one of a new name is made."""
+
+    queue: str
+    target: str = Field(min_length=1, max_length=512)
+
+
+@router.post("/move")
+async def move(request: Request, connection_id: str, body: Move) -> dict[str, int]:
+    host = host_of(request)
+    async with (
+        entry(request, "rmq_move", connection_id, body.model_dump()) as done,
+        opened_console(request, connection_id, CHANGE_S) as opened,
+        opened.opened(body.queue) as (_, discipline),
+    ):
+        settings = await asyncio.to_thread(host.places.settings, connection_id)
+        with acting_as(_who(request)):
+            moved = await asyncio.to_thread(_moved, settings, host.config, (body.queue, discipline), body.target)
+        done(f"messages moved: {moved.moved}, not found any more: {moved.missing}, held and not moved: {moved.held}")
+    return moved._asdict()
+
+
+def _moved(settings: RedisSettings, config_of: ConfigOf, source: tuple[str, str], target: str) -> MoveReport:
+    """Move the messages of a queue, of a name and a discipline. A thread goes on if the answer takes too long."""
+    with closing(settings.client()) as client, ExitStack() as ends:
+        both = source, (target, discipline_of(client, target) or DEFAULT)
+        opened, into = (ends.enter_context(closing(open_queue(client, *each, config_of(*each)))) for each in both)
+        return transferred(opened, into, __version__, MOVED_AT_ONCE)
+
+
+def _who(request: Request) -> str:
+    return f"{host_of(request).access.name(user_of(request))} (console)"
+
+
 class _Slice:
     """Stops a long change when the time of its request is over."""
 
@@ -136,7 +184,7 @@ async def changing(request: Request, verb: str, connection_id: str, body: Any, *
         opened.opened(body.queue) as (queue, _),
     ):
         getattr(queue.admin, verb)  # raises Unsupported
-        with acting_as(f"{host_of(request).access.name(user_of(request))} (console)"):
+        with acting_as(_who(request)):
             yield Changing(queue, done)
 
 

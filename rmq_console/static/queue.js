@@ -15,7 +15,7 @@ import { reasonTable } from "./reasons.js";
 import { searchPanel } from "./search.js";
 import { away, incomplete, inShards, shardsPanel } from "./shards.js";
 import { timelinePanel } from "./timeline.js";
-import { cannotDo, verbButtons } from "./verbs.js";
+import { cannotDo, moveButton, verbButtons } from "./verbs.js";
 import { words } from "./words.js";
 
 const LEASES = 25;
@@ -98,7 +98,8 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     verbs.dataset.stated = stated;
     const state = queue.paused ? "paused" : "running";
     const filled = { settings: settingsOf(queue) };
-    verbs.replaceChildren(...verbButtons(whereOf(queue), "queue", { state, it: "this queue", filled, then: refresh }));
+    const move = queue.paused && queue.discipline === "leased" ? moveButton(whereOf(queue), refresh) : "";
+    verbs.replaceChildren(...verbButtons(whereOf(queue), "queue", { state, it: "this queue", filled, then: refresh }), move);
   }
 
   async function showPanel(queue) {

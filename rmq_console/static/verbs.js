@@ -27,6 +27,25 @@ function did({ done }, given, answer) {
   return text.replace(/\{(\w+)\}/g, (_, name) => words[name]) + died;
 }
 
+/** The button that moves all messages of a queue into another one. */
+export function moveButton({ connection, queue, lacks }, then) {
+  return verbButton({ lacks, verb: "move", label: "Move…", picture: "task", run: async () => {
+    const given = await askVerb(MOVE, queue, queue);
+    if (given) await act(async () => moved(given.target, await api.change(connection, "move", queue, given)), then);
+  } });
+}
+
+const MOVE = {
+  label: "Move…", picture: "task", asks: "Move the messages of {it}?", warns: false,
+  explains: "All messages of {queue} that no consumer holds go into another queue, with their ids, histories and delays; a new name makes a queue.",
+  takes: [{ name: "target", help: "The name of the other queue.", kind: "str", required: true }],
+};
+
+function moved(target, { moved: many, missing, held }) {
+  const lost = missing ? `; ${number(missing)} left this queue meanwhile, so both may have them` : "";
+  return `Moved ${count(many, "message")} to ${target}${held ? `; ${count(held, "message")} held by consumers ${held === 1 ? "stays" : "stay"}` : ""}${lost}`;
+}
+
 /** A button for a verb. `lacks`: why the queue cannot do each verb that it cannot do. */
 export function verbButton({ lacks, verb, label, picture, kind = "plain", name = null, run }) {
   const why = lacks[verb];

@@ -119,6 +119,11 @@ class Import:
         self._store(record, progress._replace(done=True, lines=file.messages, digest=file.digest.text), [])
         return ImportReport(counts.total(), start.lines, self._left_out, dict(counts))
 
+    def forget(self) -> None:
+        """Forget the progress of an import that was finished, so that the same messages can be imported again."""
+        record, _ = tools_of(self._queue).import_progress(self.name)
+        tools_of(self._queue).import_chunk(self.name, record, "", [])
+
     def _start(self, file: ExportFile, known: ImportProgress) -> ImportProgress:
         """Return the progress to go on from. After a finished import, another file is a new import."""
         fresh = ImportProgress(first=file.first)

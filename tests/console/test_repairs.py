@@ -26,6 +26,22 @@ async def test_a_queue_is_paused_and_resumed(page: httpx.AsyncClient, queue: Lea
     assert queue.claim() is not None
 
 
+async def test_the_messages_of_a_queue_are_moved_to_another(
+    page: httpx.AsyncClient, queue: LeasedQueue, audit: Kept
+) -> None:
+    bury(queue, "bad")
+    queue.publish_many([*"abc"])
+    queue.claim(lease=3600)
+    assert "is not paused" in (await post(page, "move", 400, target="aside"))["detail"]
+    queue.admin.pause()
+    assert await post(page, "move", target="aside") == {"moved": 3, "missing": 0, "held": 1}
+    assert audit.lines[-1]["outcome"] == "done: messages moved: 3, not found any more: 0, held and not moved: 1"
+    found = await fetch(page, "queue", name="aside")
+    assert (found["discipline"], found["ready"], found["dead"], found["paused"]) == ("leased", 2, 1, False)
+    assert queue.stats()[:5] == (0, 0, 1, 1, 0)
+    assert [mark.by for mark in queue.admin.marks() if mark.kind == "purge"] == ["changer (console)"] * 2
+
+
 async def test_a_queue_that_paused_itself_says_why(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
     queue.admin.configure(pause_after_dead="2 in 10m", max_deliveries=1)
     bury(queue, "bad", "bad")

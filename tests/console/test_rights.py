@@ -28,6 +28,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "discard": {"message_ids": ["m"]},
     "edit": {"message_id": "m", "payload": "{}"},
     "mark": {"text": "deployed 1.4"},
+    "move": {"target": "aside"},
 }
 ASKED: dict[str, dict[str, Any]] = {
     part: {"target": "dead", "where": {"text": "x"}} for part in ("search", "count")

@@ -134,6 +134,24 @@ def test_a_queue_is_paused_and_resumed_and_both_are_marked_in_its_history(
     screen.shows("Published", ".numbers thead")
 
 
+def test_the_messages_of_a_paused_queue_are_moved_to_another(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish_many([*"abc"])
+    queue.claim(lease=3600)
+    screen.open("work", "history")
+    screen.button("Pause")
+    assert not [each for each in screen.all("button") if "Move" in each.text]
+    queue.admin.pause()
+    screen.button("Move").click()
+    screen.shows("Fill in “Target”", "dialog .problem")
+    screen.press(*"work", Keys.ENTER)
+    screen.shows("target must be another queue than 'work'", "#toasts")
+    screen.button("Move").click()
+    screen.press(*"aside", Keys.ENTER)
+    screen.shows("Moved 2 messages to aside; 1 message held by consumers stays", "#toasts")
+    assert (opened("aside").stats().ready, queue.stats().ready) == (2, 0)
+
+
 def test_settings_are_stored_with_a_queue_and_changed(screen: ConsoleScreen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish("x")

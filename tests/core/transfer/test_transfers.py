@@ -19,6 +19,7 @@ from rmq_core.kernel.base import tools_of
 from rmq_core.reliable import ReliableConfig
 from rmq_core.transfer.exporting import Export, ExportFile
 from rmq_core.transfer.importing import Import, ImportOptions
+from rmq_core.transfer.moving import move
 from tests.core.leases import expire
 from tests.core.worlds import World
 
@@ -395,3 +396,54 @@ def test_an_import_into_a_key_of_another_type_writes_nothing(world: World) -> No
         moved(target, lines)
     assert tools_of(target).import_progress("a")[0] == ""
     assert world.client.exists("rmq:{target}:ready", "rmq:{target}:delayed") == 0
+
+
+def test_a_move_takes_all_but_what_is_held_to_the_other_queue_and_back_and_again(world: World) -> None:
+    source, target = stocked(world), world.queue("target")
+    source.admin.resume()
+    held = source.claim(lease=3600)
+    for queue in (source, target):
+        queue.admin.pause()
+    before, many = picture(world.client, "q"), sum(source.stats()[at] for at in (0, 1, 4))
+    for one, other in itertools.islice(itertools.cycle(itertools.permutations((source, target))), 3):
+        assert move(one, other, "0", 5000) == (many, 0, one.stats().leased)
+        assert (picture(world.client, other.name), picture(world.client, one.name)) == (before, [[], [], []])
+    source.ack(held)
+
+
+def test_a_move_that_was_interrupted_is_repeated_and_moves_each_message_once(world: World) -> None:
+    source, target = stocked(world), world.queue("target", LeasedConfig(max_ready=1500))
+    before = picture(world.client, "q")
+    with pytest.raises(QueueFull):
+        move(source, target, "0", 5000)
+    assert target.stats().ready > 0
+    assert picture(world.client, "q") == before
+    move(source, world.queue("target"), "0", 5000)
+    assert (picture(world.client, "target"), sum(source.stats()[:5])) == (before, 0)
+
+
+def test_a_move_is_refused_that_could_lose_or_double_messages(world: World) -> None:
+    source, target = world.queue(), world.queue("target")
+    source.publish_many(["a", "b"])
+    with pytest.raises(ConfigurationError, match="is not paused"):
+        move(source, target, "0", 5000)
+    source.admin.pause()
+    with pytest.raises(ConfigurationError, match="another queue than 'q'"):
+        move(source, world.queue(), "0", 5000)
+    with pytest.raises(ConfigurationError, match="has 2 messages, more than the 1"):
+        move(source, target, "0", 1)
+    with pytest.raises(Unsupported, match="move of its messages"):
+        move(world.open("jobs", "jobs"), target, "0", 5000)
+    with pytest.raises(Unsupported, match="import"):
+        move(source, world.open("reliable", "list"), "0", 5000)
+    assert (source.stats().ready, target.stats().ready) == (2, 0)
+
+
+def test_a_message_that_goes_while_it_is_moved_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = world.queue(), world.queue("target")
+    first = source.publish("a").id
+    source.publish("b")
+    source.admin.pause()
+    monkeypatch.setattr(Import, "forget", lambda _: source.admin.cancel(first))
+    assert move(source, target, "0", 5000) == (2, 1, 0)
+    assert (source.stats().ready, target.stats().ready) == (0, 2)
