@@ -115,7 +115,7 @@ async def test_half_a_minute_after_the_last_claim_the_page_says_that_nobody_clai
     assert re.fullmatch(r"messages are ready, and nobody has claimed any for 2[4-9] s", sign["text"])
 
 
-async def test_a_crash_loop_names_the_message_whose_deliveries_expired_most_often(
+async def test_a_crash_loop_names_the_message_whose_deliveries_expired(
     page: httpx.AsyncClient, asking: Asking, redis_url: str
 ) -> None:
     with opened(redis_url, "crashes") as queue:

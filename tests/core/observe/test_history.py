@@ -26,7 +26,7 @@ from rmq_core import (
 )
 from rmq_core.admin import history
 from rmq_core.observe.history import BOUNDS_S, acting_as
-from tests.core.leases import expire
+from tests.core.leases import SOON_S, expire
 from tests.core.worlds import World
 
 KEY = "rmq:{q}:history"
@@ -113,6 +113,21 @@ def test_the_gauges_are_the_newest_and_the_largest_that_a_flush_saw(world: World
     flush(queue)
     point = queue.admin.history(minutes=1)[0]
     assert (point.ready, point.oldest_age) == (0, None)
+
+
+def test_a_minute_has_the_time_at_which_claims_were_counted_last(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    flush(queue)
+    assert {point.last_claim for point in queue.admin.history(minutes=2)} == {None}
+    lease = queue.claim()
+    flush(queue)
+    (last,) = (point for point in queue.admin.history(minutes=2) if point.claimed)
+    assert 0 <= (queue.admin.server_time() - last.at).total_seconds() - last.last_claim < SOON_S
+    queue.ack(lease)
+    flush(queue)  # counts no claim
+    assert last.last_claim in {point.last_claim for point in queue.admin.history(minutes=2)}
+    assert queue.admin.history(hours=1)[0].last_claim is None
 
 
 def test_latencies_are_measured_for_each_message_and_not_for_redeliveries(world: World) -> None:
