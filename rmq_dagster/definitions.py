@@ -14,7 +14,7 @@ from rmq_dagster.assets.checks import redis_queue_checks
 from rmq_dagster.assets.dead_letters import redis_queue_dead_letters
 from rmq_dagster.assets.queue import redis_queue_asset
 from rmq_dagster.names import dead_letters_asset_name, queue_asset_name
-from rmq_dagster.partitions import QueuePartitions, named_after
+from rmq_dagster.partitions import QueuePartitions, named_after, only_queue
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors.building import OBSERVE_EVERY_S, build_redis_queue_sensor, redis_queue_observer
 from rmq_dagster.sensors.redrive import redis_queue_redrive_job
@@ -41,8 +41,8 @@ def redis_queue_definitions(
     which the lineage leads to the queue. `sensor_options` are those of build_redis_queue_sensor: batch,
     max_in_flight_runs, minimum_interval_seconds, ...; a `default_status` applies to every sensor returned here. The
     checks compare `limits`; without them a dead letter is an error. With QueuePartitions, the asset, its checks and its
-    plots have partitions, and there is no asset for dead letters. `resource` is bound to `resource_key`; leave it out
-    when another part of the project binds one.
+    plots have partitions; there is an asset for dead letters only if the partitions are groups. `resource` is bound to
+    `resource_key`; leave it out when another part of the project binds one.
 
     >>> defs = dg.Definitions.merge(redis_queue_definitions("flights", target=departures, batch=100), others)
     """
@@ -52,14 +52,15 @@ def redis_queue_definitions(
     doorbell = build_redis_queue_sensor(queue, target=target, **options, **sensor_options)
     endings = redis_queue_status_sensors(queue, name=name, **options, **status)
     monitoring = _monitoring(queue, limits, publishers, options)
-    letters = dg.AssetKey(dead_letters_asset_name(queue)) if isinstance(queue, str) else None
+    only = only_queue(queue)
+    letters = None if only is None else dg.AssetKey(dead_letters_asset_name(only))
     observers = []
     if observe_every is not None:
         terms: dict[str, Any] = {"every": observe_every, "limits": limits, **options, **status}
         observers = [redis_queue_observer(queue, asset=queue_asset_name(name), dead_letters=letters, **terms)]
     return dg.Definitions(
         sensors=[doorbell, *endings, *observers],
-        jobs=[redis_queue_redrive_job(queue, asset=letters, **options)],
+        jobs=[redis_queue_redrive_job(only or queue, asset=letters, **options)],
         resources={} if resource is None else {resource_key: resource},
         **monitoring,
     )
@@ -72,5 +73,6 @@ def _monitoring(
     key = queue_asset_name(named_after(queue))
     checks = redis_queue_checks(queue, asset=key, limits=limits, **options)
     asset = redis_queue_asset(queue, key=key, deps=publishers, **options)
-    letters = [redis_queue_dead_letters(queue, deps=[key], **options)] if isinstance(queue, str) else []
+    only = only_queue(queue)
+    letters = [] if only is None else [redis_queue_dead_letters(only, deps=[key], **options)]
     return {"assets": [asset, *letters], "asset_checks": [checks]}

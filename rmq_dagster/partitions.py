@@ -1,4 +1,4 @@
-"""`QueuePartitions`: one queue for each partition, so that the run of a partition claims that partition's messages.
+"""`QueuePartitions`: a queue, or a group of one queue, for each partition, whose run claims that partition's messages.
 
 A dynamic partition is a permanent row in Dagster's database and a choice in its UI: use one per tenant, region or day,
 never one per message.
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 import dagster as dg
 
-from rmq_core import ConfigurationError, LeasedConfig, holding, queues
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, WorkQueue, backlogs, holding, queues
+from rmq_core.orchestrate import tools_of
+from rmq_core.reports import Backlog, QueueStats
 from rmq_dagster.names import dagster_name, lease_name
 
 REFUSED, LONGEST = "...", 255
+GROUPS_LOOKED_AT = 1000  # those with the most messages
+_MOVE = "Move the messages to the queue that QueuePartitions.queue returns"
+_FORGET = " and run `rmq queues forget`"
 _LOOKS_ENCODED = re.compile("%(?=[0-9A-Fa-f]{2})")
 
 
@@ -33,22 +38,61 @@ def queue_of(queue: str | QueuePartitions, partition: str | None) -> str:
     return queue.queue_of(str(partition)) if isinstance(queue, QueuePartitions) else queue
 
 
+def groups_of(queue: str | QueuePartitions, partition: str | None) -> list[str] | None:
+    """Return the group of a partition, as claims take it; None where partitions are no groups."""
+    each_group = isinstance(queue, QueuePartitions) and queue.each_group
+    return [queue.value(str(partition))] if each_group else None  # type: ignore[union-attr]
+
+
+def claimed_from(
+    queue: str | QueuePartitions, context: Any, groups: Collection[str] | None = None
+) -> tuple[str, Collection[str] | None]:
+    """Return from which queue, and from which of its groups, a step claims; of partitions from that of its run."""
+    if isinstance(queue, str):
+        return queue, groups
+    own = groups_of(queue, context.partition_key)
+    if own and groups is not None:
+        raise ConfigurationError("groups must not be given where each partition is a group")
+    return queue.queue_of(context.partition_key), own or groups
+
+
+def only_queue(queue: str | QueuePartitions) -> str | None:
+    """Return the queue; None where each partition has one."""
+    if isinstance(queue, str):
+        return queue
+    return queue.prefix if queue.each_group else None
+
+
+def stats_of(opened: WorkQueue, groups: Sequence[str] | None) -> QueueStats:
+    """Return what a queue holds. Of a group: what waits in it; dead letters and leases are those of the queue."""
+    stats = opened.stats()
+    if groups is None or not isinstance(opened, LeasedQueue):
+        return stats
+    lines = [line for line in opened.admin.groups(GROUPS_LOOKED_AT) if line.name == groups[0]]
+    return stats._replace(
+        ready=sum(line.waiting for line in lines), isolated=sum(line.waiting for line in lines if line.isolated),
+        oldest_age=opened.backlog(groups=groups).oldest_age if lines else None, delayed=0, leased=0,
+    )  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
 class QueuePartitions:
-    """The queues `<prefix>/<value>`, each the partition of that value in `definition`.
+    """The queues `<prefix>/<value>`, each the partition of that value in `definition`; or the groups of one queue.
 
     >>> tenants = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants"))
     >>> redis_queue.publish(tenants.queue("Müller & Co"), orders)
-    >>> redis_queue.claimed(context, tenants.queue_of(context.partition_key))
+    >>> redis_queue.claimed(context, tenants)
 
     `definition`: dynamic partitions, to which the sensors add the key of each queue that they find; or partitions of
     any other kind, such as static ones or days, where the queues of other keys are left out.
     `most`: the number of dynamic partitions at which the sensors stop adding new ones; existing ones keep working.
+    `each_group`: the partitions are the groups of the queue `prefix`: publish to it with `group=value`.
     """
 
     prefix: str
     definition: dg.PartitionsDefinition
     most: int = 10_000
+    each_group: bool = False
 
     def __post_init__(self) -> None:
         if not self.prefix:
@@ -68,6 +112,10 @@ class QueuePartitions:
 
     def queue_of(self, partition_key: str) -> str:
         """Return the queue of a partition, for claiming."""
+        return self.prefix if self.each_group else self.named(partition_key)
+
+    def named(self, partition_key: str) -> str:
+        """Return the name of a partition in run keys and logs: that of its queue, or `<queue>/<key of the group>`."""
         return f"{self.prefix}/{partition_key}"
 
     def key(self, value: str) -> str:
@@ -75,7 +123,7 @@ class QueuePartitions:
 
         Those are `...`, control characters and braces. A `%` that already looks like an encoding is encoded too.
         """
-        key = lease_name(_LOOKS_ENCODED.sub("%25", value)).replace(REFUSED, "%2E%2E%2E")
+        key = _encoded(value)
         if not _is_key(key):
             raise ConfigurationError(f"a partition key must have 1 to 255 characters when encoded, not {len(key)}")
         return key
@@ -90,12 +138,32 @@ class QueuePartitions:
         return {queue: queue.removeprefix(start) for queue in queues if queue.startswith(start)}
 
     def holding(self, redis: Any, config: LeasedConfig) -> dict[str, str]:
-        """Return the partition key of each non-empty queue of these partitions."""
+        """Return the partition key of each non-empty queue of these partitions, or of each group, by its name."""
+        if self.each_group:
+            with LeasedQueue(redis, self.prefix, config) as queue:
+                keys = [_encoded(group.name) for group in queue.admin.groups(GROUPS_LOOKED_AT)]
+            return {self.named(key): key for key in keys}
         known = self.among(queues(redis))
         return {name: known[name] for name in holding(redis, known, config)}
 
+    def backlogs(self, redis: Any, keys: Mapping[str, str], config: LeasedConfig, **terms: Any) -> dict[str, Backlog]:
+        """Return the backlog of each of these partitions, by its name. `keys`: what `holding` returned."""
+        if not self.each_group:
+            return backlogs(redis, keys, config, **terms)
+        with LeasedQueue(redis, self.prefix, config) as queue:
+            queue.backlog()  # reclaims expired leases
+            found = tools_of(queue).backlogs_by_group(GROUPS_LOOKED_AT)
+        return {name: found.get(self.value(key), Backlog(0, None)) for name, key in keys.items()}
+
+    def runs_at_once(self, redis: Any, config: LeasedConfig, most: int) -> int:
+        """Return how many runs of a partition may wait to claim: one where the queue limits the leases of a group."""
+        if not self.each_group:
+            return most
+        with LeasedQueue(redis, self.prefix, config) as queue:
+            return most if queue.admin.settings().in_force["groups"].concurrent is None else 1
+
     def left_out(self, keys: Mapping[str, str], instance: dg.DagsterInstance) -> list[str]:
-        """Return the queues that get no partition. `keys`: the key of each queue.
+        """Return the queues, or groups, that get no partition. `keys`: the key of each.
 
         Dagster refuses the keys of some; others are new to Dagster and exceed `most`, or are no partitions.
         """
@@ -107,20 +175,21 @@ class QueuePartitions:
         return [*refused, *new[max(0, self.most - len(known)) :]]
 
     def refusal(self, left_out: Sequence[str]) -> str:
-        """Return why queues are left out, and what to do."""
+        """Return why queues, or groups, are left out, and what to do."""
+        part = f"{'the group that' if self.each_group else 'what'} follows {self.prefix + '/'!r} in a name"
         if self._dynamic is None:
             return (
-                f"{_some(left_out)} left out, all others served: what follows {self.prefix + '/'!r} in a name must be"
-                " one of the partitions that exist by now."
+                f"{_some(left_out)} left out, all others served: {part} must be one of the partitions that exist by"
+                " now."
             )
         keys = self.among(left_out)
         refused = [name for name in left_out if not _is_key(keys[name])]
         new = [name for name in left_out if _is_key(keys[name])]
         why = {
-            f"what follows {self.prefix + '/'!r} in a name must be 1 to {LONGEST} characters without {REFUSED!r}, which"
-            " Dagster refuses. Move the messages to the queue that QueuePartitions.queue returns.": refused,
+            f"{part} must be 1 to {LONGEST} characters without {REFUSED!r}, which Dagster refuses."
+            f" {'Publish with `group=`' if self.each_group else _MOVE}.": refused,
             f"there are most={self.most:,} partitions {self._dynamic!r} already. If the name is a typing error, consume"
-            " its messages and run `rmq queues forget`; else raise `most` or delete partitions.": new,
+            f" its messages{'' if self.each_group else _FORGET}; else raise `most` or delete partitions.": new,
         }
         return " ".join(f"{_some(names)} left out, all others served: {text}" for text, names in why.items() if names)
 
@@ -136,6 +205,10 @@ class QueuePartitions:
     def _dynamic(self) -> str | None:
         """The name of dynamic partitions; None for those of another kind."""
         return self.definition.name if isinstance(self.definition, dg.DynamicPartitionsDefinition) else None
+
+
+def _encoded(value: str) -> str:
+    return lease_name(_LOOKS_ENCODED.sub("%25", value)).replace(REFUSED, "%2E%2E%2E")
 
 
 def _is_key(key: str) -> bool:

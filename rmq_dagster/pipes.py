@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ import dagster as dg
 from rmq_core import Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue, QueueUnavailable
 from rmq_core.orchestrate import OnSettled, Submission, check_on_settled, end_group
 from rmq_dagster.names import console_link
+from rmq_dagster.partitions import QueuePartitions, claimed_from
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.runs import identity
 from rmq_dagster.runs.claiming import check_batch, claim, concluding, shortened
@@ -87,6 +88,8 @@ class LeasedInvocation(dg.PipesClientCompletedInvocation):
 class PipesRedisQueueSparkClient(dg.PipesClient):
     """A Pipes client whose driver works on up to `max_messages` messages of `queue`, held under one lease.
 
+    queue: a name, or QueuePartitions, of which the run claims from its own partition.
+
     >>> pipes = PipesRedisQueueSparkClient(redis_queue, "flights", max_messages=500)
     >>> return pipes.run(context=context, command=["spark-submit", "delays.py"]).get_materialize_result()
 
@@ -97,7 +100,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
     """
 
     redis: RedisQueueResource
-    queue: str
+    queue: str | QueuePartitions
     config: LeasedConfig | None = None
     max_messages: int = 1000
     on_settled: OnSettled = "skip"
@@ -141,10 +144,11 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
         >>> with pipes.completed(context=context, command=["spark-submit", "delays.py"]) as driver:
         ...     return driver.get_materialize_result()._replace(metadata=counted())
         """
-        queue = self.redis.queue(self.queue, self.config)
-        lease, found = self._claimed(context, queue)
+        name, groups = claimed_from(self.queue, context)
+        queue = self.redis.queue(name, self.config)
+        lease, found = self._claimed(context, queue, groups)
         if lease is None:
-            yield LeasedInvocation(context, {"rmq/queue": self.queue, "rmq/claimed": 0, **found})
+            yield LeasedInvocation(context, {"rmq/queue": name, "rmq/claimed": 0, **found})
             return
         submission, started = Submission(queue, lease), time.monotonic()
         given = {**(env or {}), **submission.handover(self.redis.settings()).environment()}
@@ -156,19 +160,22 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
                 with DriverProcess(command, env=given, cwd=cwd, stop_grace_s=self.stop_grace_s) as driver:
                     _watch(context, driver, submission)
             with _acked_at_the_end(queue, submission) as acked:
-                yield LeasedInvocation(context, self._metadata(lease, acked, time.monotonic() - started), session)
+                yield LeasedInvocation(context, self._metadata(name, lease, acked, time.monotonic() - started), session)
 
-    def _claimed(self, context: identity.StepContext, queue: LeasedQueue) -> tuple[Lease | None, dict[str, Any]]:
+    def _claimed(
+        self, context: identity.StepContext, queue: LeasedQueue, groups: Collection[str] | None
+    ) -> tuple[Lease | None, dict[str, Any]]:
+        terms = {"max_messages": self.max_messages, "on_settled": self.on_settled, "groups": groups}
         try:
-            return claim(context, queue, max_messages=self.max_messages, on_settled=self.on_settled), {}
+            return claim(context, queue, **terms), {}  # type: ignore[arg-type]
         except LeaseAlreadySettled as settled:
             return None, {"rmq/acked_before": settled.acked}
 
-    def _metadata(self, lease: Lease, acked: int | None, seconds: float) -> dict[str, Any]:
+    def _metadata(self, queue: str, lease: Lease, acked: int | None, seconds: float) -> dict[str, Any]:
         """Return the result's metadata; Dagster plots its numbers, such as `rmq/processed_per_minute`, over time."""
         return {
-            "rmq/queue": self.queue,
-            **console_link(self.queue, lease.id),
+            "rmq/queue": queue,
+            **console_link(queue, lease.id),
             "rmq/lease_id": lease.id,
             "rmq/claimed": lease.count,
             **({} if acked is None else {"rmq/acked": acked}),

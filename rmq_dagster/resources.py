@@ -20,7 +20,7 @@ from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, RedisSetting
 from rmq_core.orchestrate import OnSettled, Outbox, publishing_as
 from rmq_core.reports import PublishReport, QueueStats
 from rmq_core.tracing import traced
-from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.partitions import QueuePartitions, claimed_from
 from rmq_dagster.runs import identity
 from rmq_dagster.runs.claiming import ClaimedBatch, Terms, working
 from rmq_dagster.runs.publishing import collecting, headers_of
@@ -174,7 +174,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     def claimed(
         self,
         context: identity.StepContext,
-        queue: str,
+        queue: str | QueuePartitions,
         *,
         max_messages: int = 1000,
         on_settled: OnSettled = "skip",
@@ -184,13 +184,15 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     ) -> AbstractContextManager[ClaimedBatch]:
         """Claim messages for a block of a step: a heartbeat extends the lease meanwhile; the end of the block acks.
 
+        queue: a name, or QueuePartitions, of which the run claims from its own partition.
+
         The lease is named after root run, step and partition and owned by the run. While Dagster will retry the step or
         the run, an exception keeps the lease, and the retry gets the same messages; the last exception nacks them. A
         cancelled run releases them untouched. `on_settled`: how a re-execution proceeds when its messages are all
         acked: work on no messages ("skip") or claim new ones ("next"). A step that claims one queue several times must
         pass "next" to every claim, or the second raises ConfigurationError. `sequential`: the block settles each
         message before it begins the next; if its process is killed, only the message that was in work counts a failure.
-        `groups`: only messages of these groups, in a queue that has groups, such as `[context.partition_key]`.
+        `groups`: only messages of these groups, in a queue that has groups.
 
         Yield a value for an IO manager inside the block: `yield dg.Output(value)`. Dagster stores a returned value
         after the block has acked; if that fails, every retry raises dg.Failure, because no messages are left.
@@ -199,12 +201,13 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         ...     for message in batch: ...
         ...     return dg.MaterializeResult(metadata=batch.metadata)
         """
-        return working(context, self.queue(queue, config), Terms(max_messages, on_settled, sequential, groups))
+        name, groups = claimed_from(queue, context, groups)
+        return working(context, self.queue(name, config), Terms(max_messages, on_settled, sequential, groups))
 
     def submitted(
         self,
         context: identity.StepContext,
-        queue: str,
+        queue: str | QueuePartitions,
         *,
         secrets: Mapping[str, str] | None = None,
         max_messages: int = 1000,
@@ -213,6 +216,8 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         config: LeasedConfig | None = None,
     ) -> AbstractContextManager[SubmittedBatch]:
         """Claim messages for a driver that a Pipes client runs in the block; the driver adopts and acks them.
+
+        queue: as for `claimed`.
 
         The block gives `batch.extras` to the client; the driver opens its Pipes session and calls
         `rmq_spark.adopted_batch`. The step extends the lease until then. `secrets`: for each credential of this
@@ -227,9 +232,10 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         ...         pipes_emr.run(context=context, extras=batch.extras, start_job_run_params=...)
         ...     return dg.MaterializeResult(metadata=batch.metadata)
         """
-        terms = Terms(max_messages, on_settled)
+        name, groups = claimed_from(queue, context)
+        terms = Terms(max_messages, on_settled, groups=groups)
         return submitting(
-            context, self.queue(queue, config), self.settings(), terms, secrets or {}, ack_unadopted=ack_unadopted
+            context, self.queue(name, config), self.settings(), terms, secrets or {}, ack_unadopted=ack_unadopted
         )
 
     def run_requests(

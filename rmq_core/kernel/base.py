@@ -234,7 +234,7 @@ def tools_of(queue: Any) -> Any:
 
     A discipline has the following or has not: `export_page(state, cursor)`, `import_entry`, `import_chunk` and
     `import_progress` for exports and imports, with `stored_states`; `register_consumer` and `renew_consumer`, which
-    give a consumer's name to one run at a time.
+    give a consumer's name to one run at a time; `backlogs_by_group`.
     """
     return queue._tools  # noqa: SLF001  no name of the queue, because neither workers nor operators need it
 

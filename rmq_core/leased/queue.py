@@ -47,6 +47,7 @@ class LeasedTools(QueuePart[LeasedEngine, Any], Importable):
     _import_entry = staticmethod(transfer.import_entry)
     import_chunk = Method(transfer.import_chunk)
     reject = Method(settling.reject)
+    backlogs_by_group = Method(grouping.backlogs_by_group)
 
 
 class LeasedMethods(QueueBase[LeasedEngine], Generic[P]):

@@ -13,10 +13,11 @@ from rmq_core.orchestrate import LimitBounds, StatsLimits
 from rmq_core.reports import QueueStats
 from rmq_dagster.assets.queue import records_of
 from rmq_dagster.names import dagster_name
-from rmq_dagster.partitions import QueuePartitions, named_after, queue_of
+from rmq_dagster.partitions import QueuePartitions, groups_of, named_after, queue_of, stats_of
 from rmq_dagster.resources import resource_in
 from rmq_dagster.runs.identity import PUBLICATION
 
+OF_QUEUE = ("dead_letters", "lease_age")  # of which a group has no number of its own
 COUNTS = ("messages", "waiting", "leased", "acked", "dead", "removed")
 
 
@@ -121,6 +122,12 @@ class QueueChecks:
         """Return the key of the asset that is checked."""
         return next(iter(self.specs.values())).asset_key
 
+    @property
+    def of_queue(self) -> set[str]:
+        """The names of the checks that are of the whole queue where partitions are groups."""
+        each_group = isinstance(self.queue, QueuePartitions) and self.queue.each_group
+        return {self.specs[name].name for name in OF_QUEUE if name in self.specs} if each_group else set()
+
     def defined(
         self, name: str, config: LeasedConfig | None, resource_key: str, discipline: str
     ) -> dg.AssetChecksDefinition:
@@ -130,7 +137,7 @@ class QueueChecks:
             partition = None if isinstance(self.queue, str) else context.partition_key
             resource = resource_in(context, resource_key)
             with resource.opened(queue_of(self.queue, partition), config, discipline) as queue:
-                stats = queue.stats()
+                stats = stats_of(queue, groups_of(self.queue, partition))
             yield from self.results(context.instance, stats, partition)
 
         specs = list(self.specs.values())

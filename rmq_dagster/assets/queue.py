@@ -20,17 +20,20 @@ from rmq_core import LeasedConfig, MalformedMessage, Unsupported, WorkQueue
 from rmq_core.orchestrate import depth
 from rmq_core.reports import QueueStats
 from rmq_dagster.names import console_link, dagster_name
-from rmq_dagster.partitions import QueuePartitions, named_after, queue_of
+from rmq_dagster.partitions import QueuePartitions, groups_of, named_after, queue_of, stats_of
 from rmq_dagster.resources import resource_in
 from rmq_dagster.runs.identity import DATA_VERSION
 
 SAME_WORK_S = 60
+OF_GROUP = ("rmq/ready", "rmq/isolated", "rmq/oldest_age_seconds")
 
 
-def data_version(queue: WorkQueue, stats: QueueStats, before: str | None) -> str | None:
+def data_version(
+    queue: WorkQueue, stats: QueueStats, before: str | None, groups: Sequence[str] | None = None
+) -> str | None:
     """Return the version of the queue's present content; `before`, that of its last observation, if it has no work."""
     now_ms = int(time.time() * 1000)
-    work = None if stats.paused else _work(queue)
+    work = None if stats.paused else _work(queue, _next_one(queue) if groups is None else _waiting(stats))
     if work is None:
         return before
     last_work, _, since = (before or "").rpartition("@")
@@ -57,9 +60,8 @@ def records_of(key: dg.AssetKey, partition: str | None) -> dg.AssetRecordsFilter
     return dg.AssetRecordsFilter(key, asset_partitions=None if partition is None else [partition])
 
 
-def _work(queue: WorkQueue) -> str | None:
+def _work(queue: WorkQueue, next_one: str | None) -> str | None:
     """Return a text that differs as soon as messages came, were settled or came back; None if nothing is ready."""
-    next_one = _next_one(queue)
     if next_one is None:
         return None
     # Clients report their counts about once a second, or never. The next message tells the rest: a queue that was
@@ -78,6 +80,11 @@ def _next_one(queue: WorkQueue) -> str | None:
         return next((f"{message.id}:{message.deliveries}" for message in queue.admin.peek(1)), None)
     except MalformedMessage:
         return "malformed"
+
+
+def _waiting(stats: QueueStats) -> str | None:
+    """Return how many messages of a group wait, None if none do; the totals of `_work` are those of all groups."""
+    return f"{stats.ready}" if stats.ready else None
 
 
 def redis_queue_asset(
@@ -102,8 +109,9 @@ def redis_queue_asset(
     def observe(context: dg.OpExecutionContext) -> dg.ObserveResult:
         partition = None if isinstance(queue, str) else context.partition_key
         resource = resource_in(context, resource_key)
+        groups = groups_of(queue, partition)
         with resource.opened(queue_of(queue, partition), config, discipline) as observed:
-            return observation(observed, observed.stats(), context.instance, spec.key, partition)
+            return observation(observed, stats_of(observed, groups), context.instance, spec.key, partition, groups)
 
     return observable(spec, observe, resource_key)
 
@@ -112,7 +120,8 @@ def _described(queue: str | QueuePartitions) -> dict[str, Any]:
     """Return the attributes of a queue's asset that the caller may replace."""
     if isinstance(queue, str):
         return {"description": f"The Redis queue {queue!r}.", "kinds": {"redis"}, "metadata": about(queue)}
-    described = f"The Redis queues {queue.queue_of('…')!r}, one for each partition."
+    each = f"groups of the Redis queue {queue.prefix!r}" if queue.each_group else f"Redis queues {queue.named('…')!r}"
+    described = f"The {each}, one for each partition."
     return {"description": described, "kinds": {"redis"}, "partitions_def": queue.definition}
 
 
@@ -130,13 +139,21 @@ def observable(
 
 
 def observation(
-    queue: WorkQueue, stats: QueueStats, instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None = None
+    queue: WorkQueue,
+    stats: QueueStats,
+    instance: dg.DagsterInstance,
+    key: dg.AssetKey,
+    partition: str | None = None,
+    groups: Sequence[str] | None = None,
 ) -> dg.ObserveResult:
-    """Return what a queue holds, with the data version of its content."""
-    version = data_version(queue, stats, last_version(instance, key, partition))
+    """Return what a queue, or the group that is its partition, holds, with the data version of its content."""
+    version = data_version(queue, stats, last_version(instance, key, partition), groups)
+    numbers = measured(stats)
+    if groups is not None:
+        numbers = {name: numbers[name] for name in OF_GROUP}
     return dg.ObserveResult(
         asset_key=key,
-        metadata={**about(queue.name), **measured(stats)},
+        metadata={**about(queue.name), **({"rmq/group": groups[0]} if groups else {}), **numbers},
         data_version=None if version is None else dg.DataVersion(version),
     )
 

@@ -42,6 +42,9 @@ class QueueComponent(dg.Component, dg.Resolvable, dg.Model, ABC):
     partitions: str | None = Field(
         default=None, description="Name of the dynamic partitions, each of which has the queue `<queue>/<partition>`."
     )
+    each_group: bool = Field(
+        default=False, description="The partitions are the groups of the one queue `queue`, and not queues."
+    )
     most_partitions: int = Field(
         default=10_000, description="A sensor adds no partitions beyond this number; existing ones keep working."
     )
@@ -60,9 +63,11 @@ class QueueComponent(dg.Component, dg.Resolvable, dg.Model, ABC):
     def queues(self) -> str | QueuePartitions:
         """Return the queue, or the queues of the partitions."""
         if self.partitions is None:
+            if self.each_group:
+                raise ConfigurationError("each_group needs `partitions`, the name of those that the groups are")
             return self.queue
         definition = dg.DynamicPartitionsDefinition(name=self.partitions)
-        return QueuePartitions(self.queue, definition, self.most_partitions)
+        return QueuePartitions(self.queue, definition, self.most_partitions, self.each_group)
 
     def redis(self, context: Any) -> RedisQueueResource:
         """Return the resource from the context of a step."""
@@ -84,7 +89,7 @@ def function_at(attribute: str, name: str, package: str) -> Callable[..., Any]:
 
 
 class MessageAssetComponent(QueueComponent):
-    """An asset each of whose runs works on messages of the queue; with `partitions`, of the queue of its partition."""
+    """An asset each of whose runs works on messages of the queue; with `partitions`, on those of its partition."""
 
     asset: dg.ResolvedAssetSpec = Field(description="The asset: key, deps, group_name, owners, kinds, ...")
     max_messages: int = Field(default=1000, description="How many messages a run claims: the batch of its sensor.")
@@ -135,11 +140,6 @@ class MessageAssetComponent(QueueComponent):
         if not self.lineage or any(dep.asset_key == upstream for dep in spec.deps):
             return spec
         return spec.merge_attributes(deps=[upstream])
-
-    def queue_of_run(self, context: dg.AssetExecutionContext) -> str:
-        """Return the queue of a run."""
-        queues = self.queues
-        return queues.queue_of(context.partition_key) if isinstance(queues, QueuePartitions) else queues
 
     def retry_policy(self) -> dg.RetryPolicy | None:
         """Return None when no retries are requested: a policy of zero would override the job's `op_retry_policy`."""

@@ -53,7 +53,7 @@ class RedisQueueConsumeComponent(MessageAssetComponent):
         """
         terms: dict[str, Any] = {"max_messages": self.max_messages, "on_settled": self.on_settled}
         terms["sequential"] = self.per != "batch"
-        with self.redis(context).claimed(context, self.queue_of_run(context), config=self.config, **terms) as batch:
+        with self.redis(context).claimed(context, self.queues, config=self.config, **terms) as batch:
             found = self.work(context, batch, function) if batch else {}
             result = dg.MaterializeResult[Any](metadata={**found, **_counted(batch), **batch.metadata})
         if batch and batch.failed == len(batch):

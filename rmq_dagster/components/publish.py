@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from rmq_core import ConfigurationError
+from rmq_core import ConfigurationError, NewMessage
 from rmq_core.orchestrate import by_queue
 from rmq_core.reports import PublishReport
 from rmq_dagster.components.base import QueueComponent, function_at
@@ -21,7 +21,7 @@ from rmq_dagster.partitions import QueuePartitions
 class RedisQueuePublishComponent(QueueComponent):
     """An asset that publishes the payloads given in YAML, or those that a function returns.
 
-    With `partitions`, the message field that `partition_by` names selects the partition, and so the queue.
+    With `partitions`, the message field that `partition_by` names selects the partition: a queue, or a group.
     """
 
     asset: dg.ResolvedAssetSpec = Field(description="The asset: key, deps, group_name, description, ...")
@@ -81,6 +81,8 @@ class RedisQueuePublishComponent(QueueComponent):
         queues = self.queues
         if not isinstance(queues, QueuePartitions):
             return {queues: list(payloads)}
+        if queues.each_group:
+            return {queues.prefix: [NewMessage(each, group=self.partition_of(each)) for each in payloads]}
         return by_queue(payloads, lambda payload: queues.queue(self.partition_of(payload)))
 
     def partition_of(self, payload: Any) -> str:

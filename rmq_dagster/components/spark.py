@@ -44,9 +44,9 @@ class RedisQueueSparkComponent(MessageAssetComponent):
             return driver.get_materialize_result()
 
     def client(self, context: dg.AssetExecutionContext) -> PipesRedisQueueSparkClient:
-        """Return the client for the queue of this run."""
+        """Return the client for the queue, or the partition, of this run."""
         return PipesRedisQueueSparkClient(
-            self.redis(context), self.queue_of_run(context), self.config, max_messages=self.max_messages,
+            self.redis(context), self.queues, self.config, max_messages=self.max_messages,
             on_settled=self.on_settled, stop_grace_s=self.stop_grace_seconds,
         )  # fmt: skip
 

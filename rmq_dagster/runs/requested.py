@@ -20,7 +20,7 @@ import dagster as dg
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
 from rmq_core.reports import LeaseInfo
 from rmq_dagster.names import lease_name
-from rmq_dagster.runs.identity import CLAIMED, FENCE, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR, TICK
+from rmq_dagster.runs.identity import CLAIMED, FENCE, LEASE, PARTITION, QUEUE, REPOSITORY, RUN_KEY, SENSOR, TICK
 
 WAITING = (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED)
 LEASES_LOOKED_AT = 1000
@@ -29,15 +29,11 @@ RunOf = Callable[[str], dg.DagsterRun | None]
 
 @dataclasses.dataclass(frozen=True)
 class SensorClaims:
-    """The claims of one sensor. `repository`: the label of the place where it is defined; None for a tick by hand.
-
-    `groups`: only messages of these are claimed.
-    """
+    """The claims of one sensor. `repository`: the label of the place where it is defined; None for a tick by hand."""
 
     sensor: str
     repository: str | None
     claim_for_s: float
-    groups: Collection[str] | None = None
 
     @property
     def owner(self) -> str:
@@ -52,16 +48,16 @@ class SensorClaims:
         """Return whether a tick of this sensor claimed the lease, no matter which run holds it now."""
         return number_of(lease.id) > 0 and owner_before(lease.id) == self.owner
 
-    def claim(self, queue: LeasedQueue, number: int, batch: int) -> bool:
+    def claim(self, queue: LeasedQueue, number: int, batch: int, groups: Collection[str] | None) -> bool:
         """Claim under a name derived from the request number, so that a repeated tick finds its own lease again.
 
-        Return False when no message was left, or a run has the lease already.
+        groups: only messages of these are claimed. Return False when no message was left, or a run has the lease.
         """
         lease_id = self.lease_id(number)
         info = queue.lease_info(lease_id)
         if queue.settled(lease_id) or (info and info.owner != self.owner):
             return False
-        terms = {"lease": self.claim_for_s, "lease_id": lease_id, "owner": self.owner, "groups": self.groups}
+        terms = {"lease": self.claim_for_s, "lease_id": lease_id, "owner": self.owner, "groups": groups}
         return queue.claim(max_messages=batch, **terms) is not None  # type: ignore[arg-type]
 
     def look_after(self, queue: LeasedQueue, run_of: RunOf, *, last: int) -> None:
@@ -194,9 +190,10 @@ def queues_of(records: Sequence[dg.RunRecord]) -> set[str]:
     return {name for record in records if (name := record.dagster_run.tags.get(QUEUE))}
 
 
-def requested_for(queue: str, records: Sequence[dg.RunRecord]) -> list[dg.RunRecord]:
-    """Return those of the runs that were requested for one queue."""
-    return [record for record in records if record.dagster_run.tags.get(QUEUE) == queue]
+def requested_for(queue: str, records: Sequence[dg.RunRecord], partition: str | None = None) -> list[dg.RunRecord]:
+    """Return those of the runs that were requested for one queue, or for one partition of it."""
+    tags = {QUEUE: queue} | ({} if partition is None else {PARTITION: partition})
+    return [record for record in records if tags.items() <= record.dagster_run.tags.items()]
 
 
 def coming(records: Sequence[dg.RunRecord], seconds: float) -> int:

@@ -20,7 +20,7 @@ import dagster as dg
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, backlogs
 from rmq_core.orchestrate import Threshold, chosen_groups, repeat_after_s
 from rmq_core.reports import Backlog
-from rmq_dagster.partitions import QueuePartitions, named_after
+from rmq_dagster.partitions import QueuePartitions, groups_of, named_after, only_queue, queue_of
 from rmq_dagster.runs import holders
 from rmq_dagster.runs.claiming import check_batch
 from rmq_dagster.runs.identity import FENCE, LEASE, QUEUE
@@ -52,6 +52,8 @@ def some(names: Collection[str], most: int) -> list[str]:
 
 class TickFindings(NamedTuple):
     """A tick's result: one queue name per run to request, each queue's partition, and the skip reason.
+
+    A partition that is a group goes by `QueuePartitions.named` in place of a queue's name.
 
     fences: the fence of each queue when it was polled, by which later ticks see whether anything was claimed since.
     """
@@ -99,6 +101,8 @@ class Doorbell:
         named_after(self.queue)
         if self.groups is not None:
             chosen_groups(self.groups)
+            if isinstance(self.queue, QueuePartitions) and self.queue.each_group:
+                raise ConfigurationError("groups must not be given where each partition is a group")
 
     def answer(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
         """Run a tick of a user-written sensor, which keeps its own cursor; its requests get no run keys."""
@@ -109,7 +113,7 @@ class Doorbell:
         """Run a tick of a built-in sensor, whose cursor is its last request number."""
         last = self.runs.last_number(context)
         found = self.needs(context, redis, config, last)
-        numbered = list(self.prepared(redis, found.queues, config, last + 1))
+        numbered = list(self.prepared(redis, found, config, last + 1))
         return self.result(context, found, numbered, str(last + len(found.queues)))
 
     def result(
@@ -133,20 +137,26 @@ class Doorbell:
     ) -> TickFindings:
         """Poll, count pending runs, return those to request. `last`: the last request number."""
         partitions = self.partitions(redis, config)
-        self.settle_ended(context, redis, config, some(partitions, HOLDERS_LOOKED_AT))
-        self.look_after_claims(context.instance, redis, config, some(partitions, HOLDERS_LOOKED_AT), last)
-        seen = backlogs(redis, partitions, config, groups=self.groups)
+        only = only_queue(self.queue)
+        held = some(partitions, HOLDERS_LOOKED_AT) if only is None else [only]
+        self.settle_ended(context, redis, config, held)
+        self.look_after_claims(context.instance, redis, config, held, last)
+        seen = self.backlogs(redis, partitions, config)
         enough, refused = self.admitted(context, self.enough(seen), partitions)
         if not enough:
             return TickFindings([], partitions, refused or self.quiet(seen))
         pending = self.runs.unclaimed(context.instance, redis, config)
         # Poll again: runs that claimed since the first poll are not in `pending`, so what they claimed must not count
         # as ready. More queues than there may be runs are not needed: each of them needs one, or has one in `pending`.
-        seen = backlogs(redis, islice(enough, self.max_in_flight_runs), config, groups=self.groups)
+        first = {name: partitions[name] for name in islice(enough, self.max_in_flight_runs)}
+        seen = self.backlogs(redis, first, config)
         if not (enough := self.enough(seen)):
             return TickFindings([], partitions, refused or self.quiet(seen))
         enough, resting = self.rested(context, enough)
-        asked = round_robin(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))
+        most = self.max_in_flight_runs
+        if isinstance(self.queue, QueuePartitions):
+            most = self.queue.runs_at_once(redis, config, most)
+        asked = round_robin(self.wanted(enough, pending, partitions, most), self.max_in_flight_runs - len(pending))
         busy = self.busy(enough, len(pending)) if enough else ""
         fences = {name: backlog.fence for name, backlog in enough.items()}
         return TickFindings(asked, partitions, " ".join(filter(None, (busy, resting, refused))), fences)
@@ -175,6 +185,13 @@ class Doorbell:
             return {self.queue: None}
         found = self.queue.holding(redis, config)
         return {name: found[name] for name in some(found, QUEUES_LOOKED_AT)}
+
+    def backlogs(self, redis: Any, partitions: Mapping[str, str | None], config: LeasedConfig) -> dict[str, Backlog]:
+        """Return the backlog of each of these queues."""
+        if isinstance(self.queue, str):
+            return backlogs(redis, partitions, config, groups=self.groups)
+        keys = {name: str(key) for name, key in partitions.items()}
+        return self.queue.backlogs(redis, keys, config, groups=self.groups)
 
     def admitted(
         self, context: dg.SensorEvaluationContext, enough: dict[str, Backlog], partitions: Mapping[str, str | None]
@@ -219,21 +236,28 @@ class Doorbell:
         """Return whether the backlog meets the threshold."""
         return Threshold(self.min_messages, self.max_age_s).met_by(backlog)
 
-    def wanted(self, enough: Mapping[str, Backlog], pending: Sequence[dg.RunRecord]) -> dict[str, int]:
-        """Return the number of runs to request for each queue."""
-        return {
-            name: runs_to_request(
-                backlog.claims(self.batch), self.on_the_way(requested_for(name, pending)), self.max_in_flight_runs
-            )
-            for name, backlog in enough.items()
-        }
+    def wanted(
+        self,
+        enough: Mapping[str, Backlog],
+        pending: Sequence[dg.RunRecord],
+        partitions: Mapping[str, str | None],
+        most: int,
+    ) -> dict[str, int]:
+        """Return the number of runs to request for each queue; `most`: how many of one may be on their way."""
+        found: dict[str, int] = {}
+        for name, backlog in enough.items():
+            key = partitions[name]
+            expected = self.on_the_way(requested_for(queue_of(self.queue, key), pending, key))
+            found[name] = runs_to_request(min(most, backlog.claims(self.batch)), expected, self.max_in_flight_runs)
+        return found
 
-    def prepared(self, redis: Any, asked: Sequence[str], config: LeasedConfig, first: int) -> Iterator[tuple[str, int]]:
+    def prepared(self, redis: Any, found: TickFindings, config: LeasedConfig, first: int) -> Iterator[tuple[str, int]]:
         """Number the requests; a claiming sensor claims for each and skips empty claims."""
-        for number, name in enumerate(asked, first):
+        for number, name in enumerate(found.queues, first):
             if self.claims is not None:
-                with LeasedQueue(redis, name, config) as queue:
-                    if not self.claims.claim(queue, number, self.batch):
+                key = found.partitions[name]
+                with LeasedQueue(redis, queue_of(self.queue, key), config) as queue:
+                    if not self.claims.claim(queue, number, self.batch, groups_of(self.queue, key) or self.groups):
                         continue
             yield name, number
 
@@ -244,7 +268,8 @@ class Doorbell:
         else:  # the claims of ticks raise the fence, so it shows nothing about runs
             more = {LEASE: self.claims.lease_id(number)}
         key = None if number is None else f"{name}:{number}"
-        return dg.RunRequest(run_key=key, tags={QUEUE: name, **more}, partition_key=found.partitions[name])
+        partition = found.partitions[name]
+        return dg.RunRequest(key, tags={QUEUE: queue_of(self.queue, partition), **more}, partition_key=partition)
 
     def new_partitions(
         self, found: TickFindings, names: Sequence[str], instance: dg.DagsterInstance
@@ -304,4 +329,4 @@ class Doorbell:
         """Return the claims made by this sensor's ticks; None if it only polls."""
         if self.claim_for_s is None or self.sensor is None:
             return None
-        return SensorClaims(self.sensor, self.repository, self.claim_for_s, self.groups)
+        return SensorClaims(self.sensor, self.repository, self.claim_for_s)

@@ -21,7 +21,7 @@ from rmq_core.reports import QueueStats
 from rmq_dagster.assets.checks import QueueChecks, QueueLimits
 from rmq_dagster.assets.dead_letters import Letters
 from rmq_dagster.assets.queue import observation
-from rmq_dagster.partitions import QueuePartitions, named_after
+from rmq_dagster.partitions import QueuePartitions, groups_of, named_after, only_queue, stats_of
 from rmq_dagster.resources import REPEAT_AFTER_S, resource_in
 from rmq_dagster.runs.holders import ADVICE, frees_slots, pools_of
 from rmq_dagster.runs.identity import DATA_VERSION
@@ -54,7 +54,7 @@ def build_redis_queue_sensor(
     limits decide how many runs work at once. Leases of cancelled or deleted runs are released, those of runs that
     failed for good expire at once, which counts a failed delivery. Times are seconds or timedelta.
 
-    queue: a name, or QueuePartitions, whose queues are the dynamic partitions of `target`.
+    queue: a name, or QueuePartitions, whose queues, or groups, are the partitions of `target`.
     min_messages, max_age: request runs when this many messages are ready, or when the oldest has waited this long.
     repeat_after: how long a run that left Dagster's queue and has not claimed still counts as on its way.
     claim_for: how long a tick claims on behalf of the run that it requests; None lets the run claim. Ticks extend the
@@ -149,8 +149,9 @@ def look(
     queue: WorkQueue, checks: QueueChecks, instance: dg.DagsterInstance, partition: str | None = None
 ) -> tuple[QueueStats, list[Seen]]:
     """Return what a queue holds, and the events that report it: an observation and the results of the checks."""
-    stats = queue.stats()
-    seen = observation(queue, stats, instance, checks.asset_key, partition)
+    groups = groups_of(checks.queue, partition)
+    stats = stats_of(queue, groups)
+    seen = observation(queue, stats, instance, checks.asset_key, partition, groups)
     judged = [_evaluation(result) for result in checks.results(instance, stats, partition)]
     return stats, [reported(seen, partition), *judged]
 
@@ -164,23 +165,29 @@ def _partitions_seen(
 ) -> dg.SensorResult:
     """Observe the partitions with messages, and those that had some at the last tick, which the cursor names.
 
-    A check gets one result for all of them: Dagster cannot store a second one of a partition from outside a run.
+    A check gets one result for all of them: Dagster cannot store a second one of a partition from outside a run. Those
+    of `checks.of_queue` are evaluated once, for the queue.
     """
-    keys = queue.holding(redis, config) | {queue.queue_of(key): key for key in json.loads(context.cursor or "[]")}
+    keys = queue.holding(redis, config) | {queue.named(key): key for key in json.loads(context.cursor or "[]")}
     if left_out := queue.left_out(keys, context.instance):
         context.log.warning(queue.refusal(left_out))
     events: list[Seen] = []
     full = []
+    only = only_queue(queue)
+    if only is not None:
+        with LeasedQueue(redis, only, config) as observed:
+            results = map(_evaluation, checks.results(context.instance, observed.stats()))
+            events += [each for each in results if each.check_name in checks.of_queue]
     judged: dict[str, list[tuple[str, dg.AssetCheckEvaluation]]] = {}
     names = some(keys.keys() - set(left_out), QUEUES_LOOKED_AT)
     for name in names:
-        with LeasedQueue(redis, name, config) as observed:
+        with LeasedQueue(redis, queue.queue_of(keys[name]), config) as observed:
             stats, found = look(observed, checks, context.instance, keys[name])
         events.append(found[0])
         for each in found[1:]:
-            if isinstance(each, dg.AssetCheckEvaluation):
+            if isinstance(each, dg.AssetCheckEvaluation) and each.check_name not in checks.of_queue:
                 judged.setdefault(each.check_name, []).append((keys[name], each))
-        full += [keys[name]] if depth(stats) or stats.dead else []
+        full += [keys[name]] if depth(stats) or (stats.dead and only is None) else []
     return dg.SensorResult(
         asset_events=[*events, *map(_of_all, judged.values())],
         dynamic_partitions_requests=queue.request([keys[name] for name in names], context.instance) or None,

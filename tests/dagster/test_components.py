@@ -114,19 +114,30 @@ def test_a_spark_job_processes_the_messages_and_reports_their_outcome(
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_a_partition_of_a_spark_job_works_on_its_own_queue(
+@pytest.mark.parametrize("each_group", [False, True], ids=["queues", "groups"])
+def test_a_partition_of_a_spark_job_works_on_its_own_messages(
+    each_group: bool,
     materialize: Materialize,
     queue: LeasedQueue,
     redis_queue: RedisQueueResource,
     instance: dg.DagsterInstance,
     seen: Path,
 ) -> None:
+    if each_group:
+        queue.admin.configure(groups="fair")
     for country in ("de", "fr"):
-        redis_queue.publish(f"{queue.name}/{country}", [country])
+        if each_group:
+            redis_queue.publish(queue.name, [country], group=country)
+        else:
+            redis_queue.publish(f"{queue.name}/{country}", [country])
     instance.add_dynamic_partitions("countries", ["de"])
-    assert materialize(job(queue.name, seen, partitions="countries"), partition_key="de").success
+    spark = job(queue.name, seen, partitions="countries", each_group=each_group)
+    assert materialize(spark, partition_key="de").success
     assert notes(seen)[0]["payloads"] == ["de"]
-    assert [redis_queue.stats(f"{queue.name}/{country}").ready for country in ("de", "fr")] == [0, 1]
+    if each_group:
+        assert [group.name for group in queue.admin.groups()] == ["fr"]
+    else:
+        assert [redis_queue.stats(f"{queue.name}/{country}").ready for country in ("de", "fr")] == [0, 1]
 
 
 def test_the_sensor_requests_runs_of_the_job(

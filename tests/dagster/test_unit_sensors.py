@@ -69,7 +69,7 @@ def test_a_queue_with_a_lot_of_work_leaves_room_for_the_others(
 def test_the_queue_whose_oldest_message_has_waited_longest_comes_first() -> None:
     bell = Doorbell("orders", "bell", batch=1, max_in_flight_runs=4, patience_s=60)
     backlogs = {"young": Backlog(9, 1.0), "old": Backlog(1, 7.0), "unknown": Backlog(2, None)}
-    wanted = bell.wanted(bell.enough(backlogs), ())
+    wanted = bell.wanted(bell.enough(backlogs), (), dict.fromkeys(backlogs), 4)
     assert list(wanted.items()) == [("old", 1), ("young", 4), ("unknown", 2)]
 
 
