@@ -34,6 +34,10 @@ class RedisQueuePublishComponent(QueueComponent):
     publication: str | None = Field(
         default=None, description="What the messages are a part of, in a queue that has groups: such as a month."
     )
+    once: bool = Field(
+        default=False,
+        description="Publish all messages of a queue in one step, and nothing again in a retry or a re-execution.",
+    )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the asset. Raise ConfigurationError unless its payloads come from exactly one source."""
@@ -93,4 +97,9 @@ class RedisQueuePublishComponent(QueueComponent):
 
     def publish(self, context: dg.AssetExecutionContext, name: str, payloads: list[Any]) -> PublishReport:
         """Put payloads into one queue."""
-        return self.redis(context).publish(name, payloads, publication=self.publication, config=self.config)
+        if not self.once:
+            return self.redis(context).publish(name, payloads, publication=self.publication, config=self.config)
+        with self.redis(context).outbox(context, name, config=self.config) as outbox:
+            outbox.publish(payloads, publication=self.publication)
+        accepted = outbox.count if outbox.published else 0
+        return PublishReport(accepted, outbox.count - accepted, 0, ())

@@ -1,6 +1,8 @@
 # No deferred annotations: Dagster compares that of `context` with its own class, so it must not become a string.
 """What a step publishes through an outbox is published once, whatever try of it fails where."""
 
+from typing import Any
+
 import dagster as dg
 import pytest
 from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
@@ -8,6 +10,7 @@ from dagster._core.execution.api import execute_run
 
 from rmq_core import LeasedQueue
 from rmq_dagster import RedisQueueResource
+from rmq_dagster.components import RedisQueuePublishComponent
 
 IN, BETWEEN, AFTER = "in", "between", "after"
 
@@ -65,3 +68,40 @@ def test_a_re_execution_publishes_nothing_again_and_another_run_does(
     assert queue.stats().ready == 1
     assert work.execute_in_process(instance=instance).success
     assert queue.stats().ready == 2
+
+
+@pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
+def test_a_re_executed_component_publishes_only_to_the_queues_that_its_run_had_not_published_to(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
+) -> None:
+    component = RedisQueuePublishComponent(
+        queue=queue.name, asset=dg.AssetSpec("orders"), partitions="countries", partition_by="country", once=True,
+        messages=[{"country": "de", "n": 1}, {"country": "fr"}, {"country": "de", "n": 2}],
+    )  # fmt: skip
+    assets = component.build_defs(dg.ComponentTree.for_test().load_context)
+    settings = dg.Definitions(resources={"redis_queue": redis_queue}, executor=dg.in_process_executor)
+    work = dg.Definitions.merge(assets, settings).resolve_implicit_global_asset_job_def()
+    de, fr = (redis_queue.queue(f"{queue.name}/{country}") for country in ("de", "fr"))
+    fr.admin.configure(max_ready=1)
+    fr.publish("there is no room")
+
+    def run(**options: str) -> dg.DagsterRun:
+        tags = {f"dagster/{name}": run_id for name, run_id in options.items()}
+        made = instance.create_run_for_job(work, tags=tags, **options)  # type: ignore[arg-type]
+        execute_run(InMemoryJob(work), made, instance)
+        return made
+
+    def materialized() -> tuple[Any, ...]:
+        (event,) = instance.fetch_materializations(dg.AssetKey("orders"), limit=1).records
+        found = event.asset_materialization
+        return tuple(found.metadata[f"rmq/{count}"].value for count in ("published", "duplicates")) if found else ()
+
+    first = run()
+    assert (de.stats().ready, fr.stats().ready) == (2, 1), "QueueFull"
+    fr.admin.purge("ready")
+    run(root_run_id=first.run_id, parent_run_id=first.run_id)
+    assert (de.stats().ready, fr.stats().ready) == (2, 1)
+    assert fr.claim().message.payload == {"country": "fr"}  # type: ignore[union-attr]
+    assert materialized() == (1, 2)
+    run()
+    assert (de.stats().ready, fr.stats().ready) == (4, 1), "it is another run"
