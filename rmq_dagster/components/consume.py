@@ -57,12 +57,16 @@ class RedisQueueConsumeComponent(MessageAssetComponent):
             found = self.work(context, batch, function) if batch else {}
             result = dg.MaterializeResult[Any](metadata={**found, **_counted(batch), **batch.metadata})
         if batch and batch.failed == len(batch):
-            raise dg.Failure(f"All {len(batch)} message(s) failed; they are nacked.", allow_retries=False)
+            raise dg.Failure(
+                f"All {len(batch)} message(s) failed; {batch.dead} of them are dead letters now.", allow_retries=False
+            )
         return result
 
     def work(self, context: dg.AssetExecutionContext, batch: ClaimedBatch, function: Function) -> Mapping[str, Any]:
         """Call the function for the messages of a batch; return metadata."""
         if self.per == "batch":
+            if next(iter(batch), None) is None:  # the codec of the queue refuses all payloads
+                return {}
             return _mapping(self.function, function(batch))
         for message in batch:
             batch.check()

@@ -7,12 +7,13 @@ from typing import Any
 from urllib.parse import quote
 
 import dagster as dg
+import pydantic
 import pytest
 from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.execution.api import execute_run
 
-from rmq_core import ConfigurationError, Isolation, LeasedQueue
+from rmq_core import ConfigurationError, Isolation, LeasedConfig, LeasedQueue, PayloadError, Typed
 from rmq_dagster import ClaimedBatch, RedisQueueResource
 from rmq_dagster.runs.claiming import Terms
 from rmq_dagster.runs.identity import CLAIMED, ISOLATED, QUEUE
@@ -27,10 +28,11 @@ Run = Callable[..., dg.ExecuteInProcessResult]
 
 def asset_of(queue: str, work: Work, retries: int = 0, **terms: Any) -> dg.AssetsDefinition:
     policy = dg.RetryPolicy(max_retries=retries) if retries else None
+    terms.setdefault("config", CONFIG)
 
     @dg.asset(name="worked", retry_policy=policy, partitions_def=dg.StaticPartitionsDefinition(["north", ODD]))
     def worked(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-        with redis_queue.claimed(context, queue, config=CONFIG, **terms) as batch:
+        with redis_queue.claimed(context, queue, **terms) as batch:
             work(batch)
             return dg.MaterializeResult(metadata=batch.metadata)
 
@@ -125,6 +127,28 @@ def test_a_partition_may_be_a_group_of_messages(run: Run, queue: LeasedQueue, se
     assert queue.stats().ready == 2
     with pytest.raises(ConfigurationError, match="groups must be a list of names"):
         Terms(groups="north")
+
+
+class Order(pydantic.BaseModel):
+    id: int
+
+
+def test_a_payload_that_does_not_fit_its_type_is_a_dead_letter_and_the_others_are_worked_on(
+    run: Run, queue: LeasedQueue, redis_queue: RedisQueueResource, seen: list[list[Any]]
+) -> None:
+    typed = LeasedConfig(codec=Typed(Order))
+    redis_queue.publish(queue.name, [Order(id=1)], config=typed)
+    with pytest.raises(PayloadError, match=r"payload\['id'\]"):
+        redis_queue.publish(queue.name, [{"id": "one"}], config=typed)
+    queue.publish_many([{"id": "two"}, {"id": 3}])  # by a program that does not know the type
+    assert run(lambda batch: seen.append(batch.payloads), config=typed).success
+    assert seen == [[Order(id=1), Order(id=3)]]
+    (letter,) = queue.admin.dead_letters(9)
+    assert letter.history[-1].reason.startswith("InvalidPayload: payload['id']: Input should be a valid integer")
+    queue.publish({"id": "four"})
+    told = metadata(run(lambda batch: seen.append(batch.payloads), config=typed))
+    assert (seen[-1], told["rmq/claimed"], queue.stats().dead) == ([], 1, 2)
+    assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
 def test_a_claim_limited_by_isolation_is_reported_in_metadata_tag_and_log(

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from rmq_core import LeasedQueue
+from rmq_core import LeasedConfig, LeasedQueue, Typed
 from rmq_dagster import RedisQueueResource
 from rmq_dagster.components import (
     RedisQueueConsumeComponent,
@@ -111,6 +111,19 @@ def test_a_function_of_a_batch_may_settle_messages_and_adds_to_the_metadata(
     told = metadata(materialize(consumer(queue.name, "summed", per="batch")))
     assert (told["total"], told["rmq/claimed"], told["rmq/released"]) == (321, 3, 1)
     assert [message.payload for message in queue.admin.peek(9)] == [[1]]
+
+
+@pytest.mark.parametrize("per", ["message", "batch"])
+def test_a_claim_of_which_no_payload_fits_its_type_calls_no_function_and_fails_the_run(
+    materialize: Materialize, queue: LeasedQueue, worked: list[Any], monkeypatch: pytest.MonkeyPatch, per: str
+) -> None:
+    monkeypatch.setattr(RedisQueueConsumeComponent, "config", LeasedConfig(codec=Typed(int)))
+    monkeypatch.setattr(callables, "work", worked.append)
+    queue.publish_many(["a", "b"])
+    result = materialize(consumer(queue.name, per=per, retries=3))
+    assert worked == []
+    assert "All 2 message(s) failed; 2 of them are dead letters" in str(result.failure_data_for_node("invoices"))
+    assert queue.stats()[:5] == (0, 0, 0, 0, 2)
 
 
 @pytest.mark.parametrize(
