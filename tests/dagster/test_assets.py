@@ -85,6 +85,19 @@ def test_observing_a_queue_records_its_counts_and_claims_nothing(
     assert queue.stats()[:2] == (2, 1)
 
 
+def test_the_asset_of_a_queue_and_its_observations_link_to_the_console(
+    queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQ_CONSOLE", "https://rmq.test")
+    page = dg.MetadataValue.url(f"https://rmq.test/#/redis/{queue.name}")
+    asset = redis_queue_asset(queue.name)
+    assert asset.specs_by_key[asset.key].metadata["rmq/console"] == page
+    observer = redis_queue_observer(queue.name, asset=asset.key)
+    with dg.build_sensor_context(instance, resources={"redis_queue": redis_queue}) as context:
+        result = observer(context)
+    assert result.asset_events[0].metadata["rmq/console"] == page
+
+
 def test_everything_around_a_queue_has_names_that_dagster_accepts() -> None:
     defs = redis_queue_definitions("bestellungen_für", target="invoices")
     names = {sensor.name for sensor in defs.sensors or ()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from dagster._core.definitions.freshness import FreshnessState
 from dagster._core.definitions.freshness_evaluator import TimeWindowFreshnessPolicyEvaluator
 from dagster._core.loader import LoadingContextForTest
+from dagster._core.test_utils import freeze_time
 from dagster.components.component_scaffolding import scaffold_object
 
 from rmq_core import LeasedQueue, QueueUnavailable, RedisSettings, embedded, open_queue
@@ -110,7 +112,7 @@ def seen(result: dg.SensorResult, kind: type = dg.AssetMaterialization) -> dict[
 EVERY = {f"of_{discipline}": 1 for discipline in KINDS} | {"grouped": 2, "sharded": 2}
 
 
-def test_queues_of_every_discipline_are_observed_checked_and_fresh(
+def test_queues_of_every_discipline_are_observed_checked_and_fresh_until_no_tick_looks(
     shop: Path, address: str, tick: Tick, instance: dg.DagsterInstance
 ) -> None:
     refresh(shop)
@@ -128,6 +130,27 @@ def test_queues_of_every_discipline_are_observed_checked_and_fresh(
         instance.report_runless_asset_event(each)
     evaluator, context = TimeWindowFreshnessPolicyEvaluator(), LoadingContextForTest(instance)
     assert asyncio.run(evaluator.evaluate_freshness(context, node)) == FreshnessState.PASS
+    for age, state in ((1790, FreshnessState.PASS), (1810, FreshnessState.FAIL)):  # the default of stale_after_seconds
+        with freeze_time(datetime.now(UTC) + timedelta(seconds=age)):
+            assert asyncio.run(evaluator.evaluate_freshness(context, node)) == state
+
+
+def test_the_asset_of_a_queue_links_to_its_page_in_the_console(
+    shop: Path, address: str, tick: Tick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(shop, queues=["of *"])
+    refresh(shop)
+    assert "rmq/console" not in next(iter(tick(loaded(shop, address)).asset_events)).metadata
+    monkeypatch.setenv("RMQ_CONSOLE", "https://rmq.test/")
+    defs = loaded(shop, address)
+    page = "https://rmq.test/#/redis/of%20jobs"
+    node = defs.resolve_asset_graph().get(dg.AssetKey(["redis", "of_jobs"]))
+    links = [
+        each.metadata["rmq/console"]
+        for each in tick(defs).asset_events
+        if each.asset_key == node.key and "rmq/console" in each.metadata
+    ]
+    assert [link.url for link in (node.metadata["rmq/console"], *links)] == [page] * 3, "the asset, and each look at it"
 
 
 def test_a_run_observes_and_checks_a_queue_of_another_discipline(
