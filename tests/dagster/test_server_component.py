@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext
 from dagster._core.definitions.freshness import FreshnessState
 from dagster._core.definitions.freshness_evaluator import TimeWindowFreshnessPolicyEvaluator
 from dagster._core.loader import LoadingContextForTest
@@ -58,6 +59,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def shop(project: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with the component as `dg scaffold defs` writes it, and the resource of the tutorial."""
     monkeypatch.setenv("RMQ_URL", address)
+    monkeypatch.setattr(DefinitionsLoadContext, "_instance", None)  # that of a run which another test executed
     scaffold_object(
         project / "scaffolded_shop" / "defs" / "queues", "rmq_dagster.components.RedisQueueServerComponent", "{}",
         "yaml", project,
