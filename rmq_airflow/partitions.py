@@ -1,7 +1,7 @@
 """Asset partitions: a queue for each, `<queue>/<partition>`, or a group, and their keys on the event of an asset.
 
 Law: partition keys come only from tasks. Airflow's triggers, watchers and asset aliases carry none. So where no task
-publishes, a task passes on the groups that a doorbell names in its events.
+publishes, a task passes on the partitions or groups that a doorbell names in its events.
 """
 
 from __future__ import annotations
@@ -61,19 +61,20 @@ def apart(queue: str, partition_by: PartitionBy, payloads: Iterable[Any]) -> dic
 
 
 def partition_keys(triggering_asset_events: Mapping[Any, Sequence[Any]]) -> list[str]:
-    """Return the groups that the doorbells of a run reported, as partition keys of the asset of a task.
+    """Return the partitions, or groups, that the doorbells of a run reported, as keys of the asset of a task.
 
-    triggering_asset_events: the context's entry of that name. Messages without a group have no key. Raises
-    ConfigurationError for a doorbell whose events name no groups, and before Airflow 3.3, in which a task cannot emit
-    keys.
+    triggering_asset_events: the context's entry of that name. Messages without a group have no key, nor
+    has a partition of more than 250 characters. Raises ConfigurationError for a doorbell whose events name neither, and
+    before Airflow 3.3, in which a task cannot emit keys.
     """
     if not EMITS_KEYS:
         raise ConfigurationError("`partition_keys` needs Airflow 3.3, in which a task can emit partition keys")
     payloads = [event.extra.get("payload") for events in triggering_asset_events.values() for event in events]
     reports = [found for found in payloads if isinstance(found, dict) and "queue" in found]
-    if unnamed := [found["queue"] for found in reports if "groups" not in found]:
+    if unnamed := [found["queue"] for found in reports if not {"groups", "partition"} & found.keys()]:
         raise ConfigurationError(
-            f"the events of queue {unnamed[0]!r} name no groups: give its RedisQueueDoorbellTrigger `each_group=True`,"
-            " or `groups`"
+            f"the events of queue {unnamed[0]!r} name neither partition nor groups: give its RedisQueueDoorbellTrigger"
+            " `each_partition=True`, `each_group=True`, or `groups`"
         )
-    return sorted({name for found in reports for name in found["groups"] if name.strip()})
+    named = (found["groups"] if "groups" in found else [found["partition"]] for found in reports)
+    return sorted({name for names in named for name in names if name.strip() and len(name) <= LONGEST})

@@ -278,6 +278,13 @@ async def groups_with_work(conn_id: str, queue: str, log: Any) -> dict[str, Back
     )
 
 
+async def partitions_with_work(conn_id: str, queue: str, log: Any) -> dict[str, Backlog | Exception]:
+    """Return the backlog, or the error, of each queue of a partition that holds messages, like `groups_with_work`."""
+    return await _in_spite_of_errors(
+        queue, log, lambda: _through_outages(conn_id, queue, log, lambda hub: hub.by_partition(queue))
+    )
+
+
 async def _in_spite_of_errors(queue: str, log: Any, ask: Callable[[], Awaitable[R]]) -> R:
     while True:
         try:

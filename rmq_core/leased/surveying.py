@@ -41,10 +41,11 @@ def glances(names: Sequence[str], config: LeasedConfig, groups: str | None = Non
 
     groups: those whose messages count, in the form that scripts read.
     """
-    return together([_glance(LeasedEngine(LeasedKeys(name), config), groups) for name in names])
+    return together([look(LeasedEngine(LeasedKeys(name), config), groups) for name in names])
 
 
-def _glance(engine: LeasedEngine, groups: str | None) -> Exchange[Glance]:
+def look(engine: LeasedEngine, groups: str | None = None) -> Exchange[Glance]:
+    """Return what `glances` returns, of one queue."""
     seen = yield from glance(engine, groups=groups)
     return seen._replace(late=[*seen.late, IN_SHARDS]) if engine.keys.layout == "sharded" else seen
 

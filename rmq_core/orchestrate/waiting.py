@@ -21,14 +21,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.connection.clients import async_client, is_cluster
-from rmq_core.errors import ConfigurationError, WrongKeyType
+from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError, WrongKeyType
 from rmq_core.exchange import Exchange, together
 from rmq_core.kernel.keys import LeasedKeys
+from rmq_core.kernel.registry import async_disciplines
+from rmq_core.leased.aio import of_each
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.grouping import backlogs_by_group
 from rmq_core.leased.inspecting import Glance, glance, poll_queue
 from rmq_core.leased.publications import publication
+from rmq_core.leased.queue import async_backlogs, async_holding
 from rmq_core.leased.state import LeasedEngine
+from rmq_core.leased.surveying import look
 from rmq_core.orchestrate.limits import Threshold
 from rmq_core.policy import checked_group, chosen_groups, seconds, whole
 from rmq_core.reports import Backlog, Publication
@@ -263,6 +267,29 @@ class WaitHub:
             return await driver.run(backlogs_by_group(engine, count))
         finally:
             await driver.close()
+
+    async def by_partition(self, queue: str) -> dict[str, Backlog | Exception]:
+        """Return at once the backlog of each leased queue `<queue>/<partition>` with messages, by its partition.
+
+        A queue that cannot be read has the error as its value. Expired leases are reclaimed first. Without messages
+        this takes one read of the list of all queues, and one call for 1,000 queues; on a cluster, a call for each.
+        """
+        start, ours = f"{queue}/", self._config
+        known = await async_disciplines(self._client)
+        names = [name for name, discipline in known.items() if name.startswith(start) and discipline == "leased"]
+        held = await async_holding(self._client, names, ours)
+        seen = await of_each(self._client, dict.fromkeys(held, ours), look)
+        return {name.removeprefix(start): await self._backlog(name, found) for name, found in seen.items()}
+
+    async def _backlog(self, queue: str, seen: Glance | Exception) -> Backlog | Exception:
+        if isinstance(seen, Exception):
+            return seen
+        try:
+            return (await async_backlogs(self._client, [queue], self._config))[queue] if seen.late else seen.backlog
+        except QueueUnavailable:
+            raise
+        except RedisMessageQueueError as error:
+            return error
 
     async def _wait(self, queue: str, waiter: Waiter, patience_s: float | None, groups: str | None = None) -> Any:
         watch = self._watch(queue, groups)

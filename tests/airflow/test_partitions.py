@@ -104,12 +104,14 @@ def events(*payloads: Any) -> dict[Any, list[Any]]:
 
 
 @NEEDS_33
-def test_the_groups_of_all_events_that_were_merged_into_a_run_are_its_keys() -> None:
+def test_the_groups_and_partitions_of_all_events_that_were_merged_into_a_run_are_its_keys() -> None:
     rung = [{"queue": "q", "ready": 1, "oldest_age": 0.1, "groups": groups} for groups in (["b"], ["a", ""], ["b"])]
     assert partition_keys(events(*rung)) == ["a", "b"]
+    over_queues = [{"queue": f"q/{name}", "ready": 1, "partition": name} for name in ("eu/c", " ", "x" * 251)]
+    assert partition_keys(events(*rung, *over_queues)) == ["a", "b", "eu/c"]
     by_hand = {ORDERS: [SimpleNamespace(extra={})]}
     assert partition_keys(by_hand) == partition_keys({}) == []
-    with pytest.raises(ConfigurationError, match=r"queue 'q' name no groups: .*`each_group=True`"):
+    with pytest.raises(ConfigurationError, match=r"queue 'q' name neither partition nor groups: .*`each_group=True`"):
         partition_keys(events(*rung, {"queue": "q", "ready": 1, "oldest_age": None}))
 
 

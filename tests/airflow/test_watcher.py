@@ -6,7 +6,8 @@ import asyncio
 import importlib
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -83,9 +84,65 @@ async def test_work_that_arrives_during_its_wait_fires_an_event_at_once(connecti
     assert (await ringing)["ready"] == 1
 
 
+@contextmanager
+def partition(queue: LeasedQueue, name: str) -> Iterator[LeasedQueue]:
+    """The queue of a partition of `queue`."""
+    with LeasedQueue(queue.client, f"{QUEUE}/{name}") as found:
+        yield found
+
+
+async def test_a_bell_for_each_partition_names_the_queues_that_have_enough_work_new_ones_too(
+    connection: str, queue: LeasedQueue
+) -> None:
+    events = RedisQueueDoorbellTrigger(QUEUE, min_messages=2, repeat_interval=1, each_partition=True).run()
+    queue.publish_many(["not", "a partition"])
+    with partition(queue, "south") as south, partition(queue, "eu/north") as north, partition(queue, "west") as west:
+        west.publish("too few")
+        south.publish_many(["s1", "s2"])
+        south.claim(max_messages=2, lease=0.01)  # by a worker that dies
+        north.publish_many(["n1", "n2"])
+        rung = sorted([await ring(events), await ring(events)], key=lambda each: each["queue"])
+        assert [(each["queue"], each["partition"], each["ready"]) for each in rung] == [
+            (north.name, "eu/north", 2),
+            (south.name, "south", 2),
+        ]
+        for each in (north, south):
+            each.claim(max_messages=2)
+        ringing = asyncio.ensure_future(ring(events))
+        await asyncio.sleep(1.5)
+        assert not ringing.done()
+        west.publish("enough")
+        assert (await ringing)["partition"] == "west"
+
+
+async def test_partitions_that_cannot_be_heard_hide_no_other_and_the_log_says_so_once(
+    connection: str, queue: LeasedQueue, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(watcher, "repeat_after_s", lambda every_s, in_vain: waits.append(in_vain) or 0)
+    with partition(queue, "paused") as paused, partition(queue, "broken") as broken, partition(queue, "good") as good:
+        for each in (paused, broken, good):
+            each.publish("one")
+        paused.admin.pause()
+        queue.client.set(f"rmq:{{{broken.name}}}:leases", "foreign")
+        events = RedisQueueDoorbellTrigger(QUEUE, repeat_interval=1, each_partition=True).run()
+        assert [(await ring(events))["partition"] for _ in range(3)] == ["good"] * 3
+        good.admin.purge("ready")
+        paused.admin.resume()
+        assert (await ring(events))["queue"] == paused.name
+    told = capsys.readouterr().out
+    assert told.count(f"Queue {broken.name} emits no event: it cannot be read: ") == 1
+    assert told.count(f"Queue {paused.name} emits no event: it is paused") == 1
+    assert told.count(f"Queue {good.name} has 1 messages ready, and nothing was claimed since the last 1") == 1
+    assert waits[:2] == [0, 1]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"each_partition": "*"},
+        {"each_partition": True, "groups": ["a"]},
+        {"each_partition": True, "each_group": True},
         {"redis_queue": ""},
         {"min_messages": 0},
         {"max_age": 0},

@@ -15,6 +15,7 @@ from rmq_core import ConfigurationError, LeasedConfig, QueueUnavailable, RedisSe
 from rmq_core.asyncio import LeasedQueue, WaitHub
 from rmq_core.exchange import pubsub as pubsub_module
 from rmq_core.orchestrate import waiting as hub_module
+from rmq_core.protocol import DISCIPLINES
 from rmq_core.reports import Backlog
 from tests.core.leases import PATIENCE_S, eventually_later, key
 from tests.servers import Cluster, External, Server, name_on, start_server
@@ -112,6 +113,22 @@ async def test_each_group_has_the_backlog_that_a_claim_of_it_may_get(hub: WaitHu
     assert list(await hub.by_group("q", count=1)) == ["a"]
     await queue.nack(held)
     assert (await hub.by_group("q"))["d"].ready == 2
+
+
+async def test_partitions_without_messages_cost_a_few_commands_however_many_there_are(
+    hub: WaitHub, async_redis_client: redis.asyncio.Redis
+) -> None:
+    await async_redis_client.sadd("rmq:queues", *(f"q/{number}" for number in range(900)))
+    async with LeasedQueue(async_redis_client, "q/held") as held, LeasedQueue(async_redis_client, "p/other") as other:
+        await other.publish("a")
+        await held.publish("a")
+        await held.claim()
+        await hub.by_partition("q")
+        await async_redis_client.config_resetstat()
+        assert {name: backlog.ready for name, backlog in (await hub.by_partition("q")).items()} == {"held": 0}
+        calls = await async_redis_client.info("commandstats")
+        sent = ("smembers", "eval", "evalsha")
+        assert sum(calls.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in sent) == len(DISCIPLINES) + 3
 
 
 async def test_a_backlog_shows_whether_anything_was_claimed_since_the_one_before(queue: LeasedQueue) -> None:
