@@ -45,10 +45,15 @@ class RedisQueueNotifier(BaseNotifier):
     :param headers: additional headers of the message (templated)
     :param queue_config: deduplication, capacity and so on; by default those of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    :param group: the group of the message, in a queue that has groups (templated)
+    :param priority: 0 to 9, of which 9 comes first, in a queue that has groups without limit
+    :param publication: what the message is a part of, in a queue that has groups, such as ``{{ run_id }}`` (templated)
     :param context: Airflow gives it to a notifier that runs in the triggerer
     """
 
-    template_fields: Sequence[str] = ("redis_queue", "payload", "dedup_key", "headers", "redis_queue_conn_id")
+    template_fields: Sequence[str] = (
+        "redis_queue", "payload", "dedup_key", "headers", "redis_queue_conn_id", "group", "publication",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -60,6 +65,9 @@ class RedisQueueNotifier(BaseNotifier):
         headers: Mapping[str, str] | None = None,
         queue_config: LeasedConfig | None = None,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        group: str | None = None,
+        priority: int | None = None,
+        publication: str | None = None,
         context: Context | None = None,
     ) -> None:
         super().__init__(context)
@@ -71,6 +79,9 @@ class RedisQueueNotifier(BaseNotifier):
         self.headers = headers
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
+        self.group = group
+        self.priority = priority
+        self.publication = publication
 
     def __call__(self, *args: Any) -> None:
         """Publish. Raises what `notify` raises; Airflow logs it, and the state of the task stays what it is."""
@@ -102,7 +113,11 @@ class RedisQueueNotifier(BaseNotifier):
         """Return the keywords of `publish`. Raises Unsupported for one that the discipline of the queue lacks."""
         asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
-        options: dict[str, Any] = {"delay": self.delay, "dedup_key": self.dedup_key or None}
+        # A template of what a callback does not know, such as the task of a DAG's, is rendered to an empty text.
+        turn = {"group": self.group or None, "priority": self.priority, "publication": self.publication or None}
+        if any(value is not None for value in turn.values()):
+            require(queue, type(self).__name__, "groups")
+        options: dict[str, Any] = {"delay": self.delay, "dedup_key": self.dedup_key or None, **turn}
         if queue.capabilities.headers:
             options["headers"] = {**_origin(context), **spans, **(self.headers or {})}
         return {name: value for name, value in options.items() if value is not None}

@@ -36,6 +36,7 @@ from rmq_core.orchestrate.limits import (
     counted,
     depth,
     repeat_after_s,
+    unmet,
 )
 from rmq_core.orchestrate.outbox import Outbox, publishing_once
 from rmq_core.policy import chosen_groups
@@ -45,5 +46,6 @@ __all__ = [
     "Handover", "LeaseWatch", "LimitBounds", "OnSettled", "Outbox", "Relation", "Resolve", "Settleable", "StatsLimits",
     "Submission", "Threshold", "acting_as", "by_queue", "check_on_settled", "check_secrets", "chosen_groups",
     "claim_as", "claimable", "conclude", "counted", "depth", "end_group", "has_left", "kept_open", "publishing_as",
-    "publishing_once", "refuse_foreign", "repeat_after_s", "resolve_secret", "tools_of", "with_publisher",
+    "publishing_once", "refuse_foreign", "repeat_after_s", "resolve_secret", "tools_of", "unmet",
+    "with_publisher",
 ]  # fmt: skip

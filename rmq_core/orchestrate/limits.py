@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal, NamedTuple, TypeAlias
 
 from rmq_core.errors import ConfigurationError
-from rmq_core.reports import Backlog, QueueStats
+from rmq_core.reports import Backlog, Publication, QueueStats
 
 Grade: TypeAlias = Literal["warn", "error"]
 LONGEST_S = 600.0
@@ -59,6 +59,17 @@ def depth(stats: QueueStats) -> int:
 def counted(count: Counted, stats: QueueStats) -> int:
     """Return how many messages of a kind a queue holds; `depth` counts all that are not done."""
     return depth(stats) if count == "depth" else int(getattr(stats, count))
+
+
+def unmet(found: Publication) -> str:
+    """Return why a publication is not done, or not well; '' if each of its messages was acked or removed."""
+    counts = {
+        "waiting": found.waiting, "leased": found.leased, "dead": found.dead, "still publishing": found.publishers,
+    }  # fmt: skip
+    left = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    if left or found.done:
+        return left
+    return "it has not ended" if found.messages else "nothing was published under this name"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig
-from rmq_core.orchestrate import LimitBounds, StatsLimits
+from rmq_core.orchestrate import LimitBounds, StatsLimits, unmet
 from rmq_core.reports import QueueStats
 from rmq_dagster.assets.queue import records_of
 from rmq_dagster.names import dagster_name
@@ -93,9 +93,9 @@ def redis_queue_publication_check(
         found = resource_in(context, resource_key).queue(queue, config).publication(name)
         counts = {field: getattr(found, field) for field in COUNTS}
         return dg.AssetCheckResult(
-            passed=found.done and not found.dead,
+            passed=not unmet(found),
             metadata={"rmq/queue": queue, PUBLICATION: name, **{f"rmq/{field}": n for field, n in counts.items()}},
-            description=None if found.done else "It has not ended.",
+            description=unmet(found) or None,
         )
 
     return check

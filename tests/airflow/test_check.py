@@ -7,7 +7,7 @@ import pytest
 from airflow.exceptions import AirflowException
 
 from rmq_airflow.operators.check import RedisQueueCheckOperator
-from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
 from rmq_core.orchestrate import LimitBounds, StatsLimits
 from tests.airflow.conftest import QUEUE, MakeContext
 
@@ -55,3 +55,41 @@ def test_messages_that_are_due_count_as_ready(connection: str, queue: Any, task_
     limits = StatsLimits(oldest_age=LimitBounds(error=0), dead_letters=None)
     with pytest.raises(AirflowException, match=r"oldest_age is \d+\.\d s, above 0 s"):
         check(task_context, limits=limits)
+
+
+def test_a_publication_fails_while_messages_are_left_or_dead_and_passes_when_all_are_done(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.admin.configure(groups="fair", max_deliveries=1)
+
+    def checked() -> Any:
+        operator = RedisQueueCheckOperator(task_id="check", redis_queue=QUEUE, publication="of {{ run_id }}")
+        context = {**task_context(operator), "run_id": "run"}
+        operator.render_template_fields(context)  # type: ignore[arg-type]
+        return operator.execute(context)  # type: ignore[arg-type]
+
+    with pytest.raises(AirflowException, match="publication 'of run': nothing was published under this name"):
+        checked()
+    queue.open_publication("of run")
+    queue.publish_many(["a", "b"], publication="of run")
+    lease = queue.claim()
+    with pytest.raises(AirflowException, match="1 waiting, 1 leased, 1 still publishing, of 2 messages"):
+        checked()
+    queue.close_publication("of run")
+    queue.nack(lease)
+    queue.ack(queue.claim())
+    with pytest.raises(AirflowException, match="'of run': 1 dead, of 2 messages"):
+        checked()
+    queue.admin.redrive()
+    queue.ack(queue.claim())
+    counts = {"messages": 2, "acked": 2, "dead": 0, "removed": 0}
+    assert checked() == {"queue": QUEUE, "publication": "of run", **counts}
+
+
+def test_a_publication_is_refused_with_limits_and_where_a_queue_counts_none(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    with pytest.raises(ConfigurationError, match="leave `limits` out"):
+        check(task_context, publication="p", limits=StatsLimits())
+    with pytest.raises(ConfigurationError, match="has no groups"):
+        check(task_context, publication="p")

@@ -64,6 +64,19 @@ def test_a_key_is_rendered_and_drops_what_was_told_before(told: LeasedQueue, tas
     assert [each.payload["task_id"] for each in told.admin.peek(9)] == ["a", "b"]  # type: ignore[call-overload,index]
 
 
+def test_a_notification_has_a_group_a_priority_and_a_publication_and_an_empty_text_is_none(
+    told: LeasedQueue, task_context: MakeContext
+) -> None:
+    told.admin.configure(groups="fair")
+    given = {"group": "{{ ti.task_id if ti else '' }}", "publication": "{{ run_id if ti else '' }}"}
+    made = notifier(priority=7, **given)
+    made(context_of(task_context, "load"))
+    made({"dag": DAG("dag", schedule=None), "run_id": "run", "ti": None})
+    found = sorted((each.group, each.priority, each.publication) for each in told.admin.peek(9))
+    assert found == [("", "7", ""), ("load", "7", "run")]
+    assert told.publication("run").waiting == 1
+
+
 def test_what_a_discipline_lacks_is_refused_and_headers_are_left_out(
     connection: str, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch, secured_url: str
 ) -> None:
@@ -71,6 +84,8 @@ def test_what_a_discipline_lacks_is_refused_and_headers_are_left_out(
     monkeypatch.setenv("AIRFLOW_CONN_REDIS_QUEUE_DEFAULT", f"{uri}?discipline=streams")
     with pytest.raises(Unsupported, match="dedup"):
         notifier(redis_queue="stream", dedup_key="a")(context_of(task_context, "a"))
+    with pytest.raises(Unsupported, match="groups"):
+        notifier(redis_queue="stream", priority=0)(context_of(task_context, "a"))
     with pytest.raises(ConfigurationError, match="queue_config"):
         notifier(redis_queue="stream", queue_config=LeasedConfig())(context_of(task_context, "a"))
     notifier(redis_queue="stream", payload={"plain": 1})(context_of(task_context, "a"))

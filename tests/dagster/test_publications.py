@@ -137,17 +137,17 @@ def test_a_check_fails_while_messages_are_left_or_dead_and_reports_the_counts(
         assert evaluation.check_name == f"{counted.name}_publication"
         found = {name: value.value for name, value in evaluation.metadata.items()}
         assert (found["rmq/publication"], found["rmq/messages"]) == (NOVEMBER, 2)
-        return evaluation.passed, found["rmq/waiting"], found["rmq/acked"], found["rmq/dead"]
+        return evaluation.passed, found["rmq/waiting"], found["rmq/acked"], evaluation.description
 
     counted.publish("good", publication=NOVEMBER)
     drain(counted)
     counted.publish("bad", publication=NOVEMBER)
-    assert checked() == (False, 1, 1, 0)
+    assert checked() == (False, 1, 1, "1 waiting")
     fail(counted)
-    assert checked() == (False, 0, 1, 1)
+    assert checked() == (False, 0, 1, "1 dead")
     counted.admin.redrive()
     drain(counted)
-    assert checked() == (True, 0, 2, 0)
+    assert checked() == (True, 0, 2, None)
 
 
 def test_a_check_of_a_run_that_no_sensor_requested_says_what_to_do(
