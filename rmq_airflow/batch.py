@@ -169,7 +169,9 @@ KILLED = "this task was killed, and its messages were released or nacked"
 class TaskBatch(Batch, Sequence[Message]):
     """A Batch that is a sequence of all its messages, and whose task may be killed.
 
-    Messages that the function neither acks, nacks nor releases are acked when it returns and nacked when it raises.
+    It leaves out messages whose payload the codec of the queue refuses: they are dead letters from the beginning, and
+    `claimed` counts them. Messages that the function neither acks, nacks nor releases are acked when it returns and
+    nacked when it raises.
     """
 
     queue: LeasedQueue
@@ -180,6 +182,9 @@ class TaskBatch(Batch, Sequence[Message]):
         self._judged: set[int] = set()
         self._given_up = self._killed = False
         self._messages = tuple(super().__iter__())
+        self.claimed = len(self._messages) + self.failed
+        if self.failed:
+            log.warning("The codec refuses %d of %d messages: they are dead letters now.", self.failed, self.claimed)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...

@@ -80,7 +80,10 @@ class Drain:
         return FAILED_DELAY_S if given is None and self._queue.config.backoff is None else given
 
     def batches(self) -> Iterator[TaskBatch]:
-        """Claim and yield one batch after another; the caller must work on each before it requests the next."""
+        """Claim and yield one batch after another; the caller must work on each before it requests the next.
+
+        A batch of which the codec refuses every payload is not yielded: its messages are dead letters already.
+        """
         started = time.monotonic()
         while True:
             bound = self._reached(time.monotonic() - started)
@@ -98,9 +101,11 @@ class Drain:
                 return
             # The next batch uses the same lease id, so the ack of this one must leave no record under that id.
             batch = TaskBatch(self._queue, replace(lease, named=False))
-            log.info("Claimed %d messages of %s under lease %s.", len(batch), self._queue.name, lease.id)
-            yield batch
+            log.info("Claimed %d messages of %s under lease %s.", batch.claimed, self._queue.name, lease.id)
+            if batch:
+                yield batch
             self._add(batch)
+            self._check_failures()
 
     def work_on_each(self, batch: TaskBatch, function: Callable[[Message], object]) -> None:
         """Call the function with each message; ack those for which it returns, nack the others."""
@@ -115,7 +120,7 @@ class Drain:
             except Exception as error:
                 log.warning("Message %s failed: %s", message.id, type(error).__name__, exc_info=True)
                 batch.nack(message, reason=reason_of(error), delay=self._delay)
-                self._check_failures(batch)
+                self._check_failures(batch.failed)
             else:
                 batch.check()
                 batch.ack(message)
@@ -134,7 +139,7 @@ class Drain:
             batch.give_up(reason_of(error), delay=self._delay)
         else:
             batch.finish()
-        self._check_failures(batch)
+        self._check_failures(batch.failed)
 
     def stop(self, batch: TaskBatch, error: BaseException) -> None:
         """End the drain after an exception: nack the messages that the function was working on, release the others."""
@@ -153,13 +158,13 @@ class Drain:
         return "max_time" if late else None
 
     def _add(self, batch: TaskBatch) -> None:
-        self.report["claimed"] += len(batch)
+        self.report["claimed"] += batch.claimed
         self.report["acked"] += batch.acked
         self.report["failed"] += batch.failed
         self.report["dead"] += batch.dead
 
-    def _check_failures(self, batch: TaskBatch) -> None:
-        failed, most = self.report["failed"] + batch.failed, self._bounds.max_failures
+    def _check_failures(self, in_work: int = 0) -> None:
+        failed, most = self.report["failed"] + in_work, self._bounds.max_failures
         if most is not None and failed > most:
             raise TooManyFailures(
                 f"{failed} messages of {self._queue.name} failed, more than max_failures={most}; the reasons are in "

@@ -6,7 +6,8 @@ that comes too late changes nothing in the queue and raises LeaseLost.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmq_core.envelope.arrow import JsonTables
+    from rmq_core.envelope.typed import Typed
     from rmq_core.protocol import AsyncWorkQueue, WorkQueue
 
 Q = TypeVar("Q", bound="WorkQueue | AsyncWorkQueue")
@@ -57,6 +59,11 @@ class BatchBase(Generic[Q]):
         """Raise LeaseLost if the lease is known to be lost; call it before a step that cannot be undone."""
         if self._lease is not None:
             self._lease.check()
+
+    @property
+    def _codec(self) -> Typed[Any] | None:
+        """The codec with which the payloads are read; None for the codec json."""
+        return None if self._lease is None else self._lease.state.codec
 
     @property
     def _open(self) -> bool:
@@ -190,7 +197,11 @@ class Batch(BatchBase["WorkQueue"], Blocking, Generic[P]):
         if self._lease is None:
             return iter(())
         found: Iterator[Any] = self.queue.messages(self._lease)
-        return found if self._lease.state.codec is None else filter(self.fits, found)
+        return filter(self.fits, found) if self._codec else found
+
+    def any_fits(self) -> bool:
+        """Return whether there is work: with a codec, whether it reads the payload of a message. Raises LeaseLost."""
+        return any(True for _ in self) if self._codec else bool(self)
 
     @property
     def payloads(self) -> list[P]:
@@ -218,12 +229,19 @@ class AsyncBatch(BatchBase["AsyncWorkQueue"], Awaited, Generic[P]):
         if self._lease is None:
             return _nothing()
         found: AsyncIterator[Any] = self.queue.messages(self._lease)
-        return found if self._lease.state.codec is None else self._fitting(found)
+        return self._fitting(found) if self._codec else found
 
-    async def _fitting(self, found: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def _fitting(self, found: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
         async for message in found:
             if await self.fits(message):
                 yield message
+
+    async def any_fits(self) -> bool:
+        """As Batch.any_fits."""
+        if not self._codec:
+            return bool(self)
+        async with aclosing(self._fitting(self.queue.messages(self.lease))) as fitting:
+            return await anext(fitting, None) is not None
 
     @property
     async def payloads(self) -> list[P]:

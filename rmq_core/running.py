@@ -68,7 +68,7 @@ class Process(AbstractContextManager[Batch[P], "bool | None"], Generic[P]):
         @functools.wraps(handler)
         def handle(*args: A.args, **kwargs: A.kwargs) -> R | None:
             with self._block() as batch:
-                return handler(batch, *args, **kwargs) if batch else None
+                return handler(batch, *args, **kwargs) if batch.any_fits() else None
 
         return handle
 
@@ -99,7 +99,7 @@ class AsyncProcess(AbstractAsyncContextManager[AsyncBatch[P], "bool | None"], Ge
         @functools.wraps(handler)
         async def handle(*args: A.args, **kwargs: A.kwargs) -> R | None:
             async with self._block() as batch:
-                return await handler(batch, *args, **kwargs) if batch else None
+                return await handler(batch, *args, **kwargs) if await batch.any_fits() else None
 
         return handle
 

@@ -127,14 +127,14 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
         with hook.queue(str(name), self.queue_config, needed_by=self.custom_operator_name) as queue:
             check_discipline(queue)
             if self.max_batches == 1:
-                return self._work(self._batch_of(queue, self._take(queue, context)), hook, queue, context)
+                return self._work(self._next_batch(queue, context), hook, queue, context)
             return self._work_on_batches(hook, queue, context)
 
     def _work_on_batches(self, hook: RedisQueueHook, queue: LeasedQueue, context: Context) -> list[Any]:
         """Return the function's results. For an empty queue, call the function once, as without `max_batches`."""
         values: list[Any] = []
         while self.max_batches is None or len(values) < self.max_batches:
-            batch = self._batch_of(queue, self._take(queue, context))
+            batch = self._next_batch(queue, context)
             if values and not batch:
                 break
             values.append(self._work(batch, hook, queue, context))
@@ -157,6 +157,14 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
             context["ti"].xcom_push(SETTLED_BEFORE, True)
         return claimed
 
+    def _next_batch(self, queue: LeasedQueue, context: Context) -> TaskBatch:
+        """Return the next batch; claim again after one of which the codec refused every payload."""
+        while True:
+            batch = self._batch_of(queue, self._take(queue, context))
+            if batch or self._adopts or not batch.claimed:
+                return batch
+            self._report_settled(batch)
+
     def _batch_of(self, queue: LeasedQueue, claimed: Claimed) -> TaskBatch:
         lease = claimed.lease
         if lease is not None and self.max_batches != 1:
@@ -164,7 +172,7 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
             lease = replace(lease, named=False)
         batch = TaskBatch(queue, lease)
         self.log.info("%d messages of %s under lease %s.", len(batch), queue.name, lease and lease.id)
-        report_counts(self, queue.name, claimed=len(batch), isolated=claimed.isolated)
+        report_counts(self, queue.name, claimed=batch.claimed, isolated=claimed.isolated)
         return batch
 
     def _work(self, batch: TaskBatch, hook: RedisQueueHook, queue: LeasedQueue, context: Context) -> Any:
@@ -172,9 +180,12 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
             with self._holding(batch, hook, queue, context["ti"]):
                 return self._call_and_settle(batch, context)
         finally:
-            counts = {name: getattr(batch, name) for name in ("acked", "failed", "dead", "released")}
-            self.log.info("%d acked, %d failed (%d dead), %d released.", *counts.values())
-            report_counts(self, queue.name, **counts)
+            self._report_settled(batch)
+
+    def _report_settled(self, batch: TaskBatch) -> None:
+        counts = {name: getattr(batch, name) for name in ("acked", "failed", "dead", "released")}
+        self.log.info("%d acked, %d failed (%d dead), %d released.", *counts.values())
+        report_counts(self, batch.queue.name, **counts)
 
     def _call_and_settle(self, batch: TaskBatch, context: Context) -> Any:
         batch.in_hand = batch

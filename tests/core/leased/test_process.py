@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Batch, ConfigurationError, Lease, LeaseLost
+from rmq_core import Batch, ConfigurationError, Lease, LeasedConfig, LeaseLost, Typed
 from rmq_core.asyncio import Batch as AsyncBatch
 from rmq_core.asyncio import LeasedQueue as AsyncQueue
 from tests.core.leases import drain, expire, payloads
@@ -185,6 +185,14 @@ def test_a_decorated_function_claims_works_and_acks_at_each_call(world: World) -
     queue.publish_many(["2", "3"])
     assert [handle(10), handle(10, plus=1), handle(10)] == [20, 31, None]
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_decorated_function_is_not_called_for_a_batch_that_the_codec_refuses(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(codec=Typed(int)))
+    handle = decorated(world, queue, lambda batch: batch.lease.message.payload)
+    world.queue().publish_many(["bad", 7])
+    assert [handle(), handle(), handle()] == [None, 7, None]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 1)
 
 
 async def test_a_cancelled_task_leaves_its_lease_alone(async_redis_client: redis.asyncio.Redis) -> None:
