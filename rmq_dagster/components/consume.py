@@ -65,7 +65,7 @@ class RedisQueueConsumeComponent(MessageAssetComponent):
     def work(self, context: dg.AssetExecutionContext, batch: ClaimedBatch, function: Function) -> Mapping[str, Any]:
         """Call the function for the messages of a batch; return metadata."""
         if self.per == "batch":
-            if next(iter(batch), None) is None:  # the codec of the queue refuses all payloads
+            if not batch.any_fits():  # the codec of the queue refuses all payloads
                 return {}
             return _mapping(self.function, function(batch))
         for message in batch:
