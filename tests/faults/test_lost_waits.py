@@ -14,14 +14,13 @@ from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
 
 # What a waiting claim sends: a reading of the stored settings, its registration or the ack of the lease before, a claim
-# that finds nothing, the block, and the claim behind it.
-PLACES = ("settings", "first", "claim", "block", "claim behind it")
-KINDS = ("claim", "claim by name", "claim_next")
-
-
-def number_of(at: int, kind: str) -> int:
-    """Return the number of a command. Behind the block of a claim by name, the settings are read before it claims."""
-    return at + (kind == "claim by name" and PLACES[at] == "claim behind it")
+# that finds nothing, a record of the program along with its first script, the block, and the claim behind it.
+PLACES = ("settings", "first", "claim", "record", "block", "claim behind it")
+SENT = {
+    "claim": PLACES,
+    "claim by name": ("settings", "first", "claim", "record", "block", "settings again", "claim behind it"),
+    "claim_next": ("settings", "first", "record", "claim", "block", "claim behind it"),
+}
 
 
 def wait_for_work(world: World, wire: Proxy, kind: str) -> tuple[Any, Future[Any]]:
@@ -36,33 +35,34 @@ def wait_for_work(world: World, wire: Proxy, kind: str) -> tuple[Any, Future[Any
     return calm, world.in_background(queue.claim, wait=60, **name)
 
 
-@pytest.mark.parametrize("at", range(len(PLACES)), ids=PLACES)
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SENT)
 def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
-    world: World, wire: Proxy, kind: str, *, fault: Fault, at: int
+    world: World, wire: Proxy, kind: str, place: str, fault: Fault
 ) -> None:
-    wire.cut(fault, number_of(at, kind))
+    wire.cut(fault, SENT[kind].index(place))
     calm, waiting = wait_for_work(world, wire, kind)
-    eventually(lambda: len(wire.commands) > 3)
+    eventually(lambda: len(wire.commands) > 4)
     calm.publish("x")
     lease = waiting.result(60)
     assert wire.hit
     first = b"EVALSHA" if kind == "claim_next" else b"SADD"
-    assert wire.commands[number_of(at, kind)] == (b"GET", first, b"EVALSHA", b"BLPOP", b"EVALSHA")[at]
+    commands = dict(zip(PLACES, (b"GET", first, b"EVALSHA", b"EVAL", b"BLPOP", b"EVALSHA"), strict=True))
+    assert wire.commands[SENT[kind].index(place)] == commands[place]
     assert [message.payload for message in lease.messages] == ["x"]
     assert calm.stats()[:5] == (0, 0, 1, 1, 0)
     assert calm.ack(lease).settled == 1
 
 
-@pytest.mark.parametrize("at", range(len(PLACES)), ids=PLACES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", SENT)
 def test_a_late_blocking_pop_and_a_late_claim_take_nothing_from_others(
-    world: World, wire: Proxy, kind: str, *, at: int
+    world: World, wire: Proxy, kind: str, place: str
 ) -> None:
-    wire.cut(Fault.REQUEST_LATE, number_of(at, kind))
+    wire.cut(Fault.REQUEST_LATE, SENT[kind].index(place))
     calm, waiting = wait_for_work(world, wire, kind)
-    eventually(lambda: len(wire.commands) > 3)
+    eventually(lambda: len(wire.commands) > 4)
     calm.publish("x")
     assert calm.ack(waiting.result(60)).settled == 1
     assert wire.hit

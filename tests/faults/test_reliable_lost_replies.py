@@ -76,6 +76,7 @@ def _shape(envelope: bytes) -> tuple[bytes, int, int]:
     return parts.payload, parts.deliveries, parts.history.count(b"\n")
 
 
+PLACES = ["settings", "name", "discipline", "claim", "record of the program", "block", "claim behind it"]
 KIND = Kind("reliable", lambda _: CONFIG, comparable, snapshot)
 
 
@@ -85,7 +86,7 @@ def test_a_call_survives_the_loss_of_each_message_on_the_wire(world: World, wire
 
 
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
-@pytest.mark.parametrize("at", range(5), ids=["name", "discipline", "claim", "block", "claim behind it"])
+@pytest.mark.parametrize("at", range(7), ids=PLACES)
 def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
     world: World, wire: Proxy, *, fault: Fault, at: int
 ) -> None:
@@ -104,8 +105,8 @@ def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
 
 def test_a_message_moved_by_a_late_blmove_goes_to_the_next_claim_of_its_worker(world: World, wire: Proxy) -> None:
     calm, queue = (world.open("reliable", config=CONFIG, settings=url) for url in (world.url, wire.url))
-    assert calm.claim() is None  # the server knows the script now, so that the command number 4 is the block
-    wire.cut(Fault.REQUEST_LATE, 4)
+    assert calm.claim() is None  # the server knows the script now, so that none is sent again
+    wire.cut(Fault.REQUEST_LATE, PLACES.index("block"))
     waiting = world.in_background(queue.claim, wait=60)
     eventually(lambda: wire.commands.count(b"BLMOVE") == 2)
     calm.publish("x")
