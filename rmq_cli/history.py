@@ -113,8 +113,9 @@ def _row(name: str, records: Sequence[dict[str, Any]]) -> tuple[object, ...] | N
     values = [record[name] or 0 for record in records]
     if not any(values) and name not in {"published", "claimed", "acked"}:
         return None
-    in_all = f"{sum(values):,}" if name in EVENTS else ""
-    return (name, in_all, _shown(name, max(values)), _shown(name, values[-1]), spark(_fitting(values)))
+    in_all, latest = f"{sum(values):,}" if name in EVENTS else "", records[-1][name]
+    shown = None if latest is None else _shown(name, latest)  # a minute that has just begun may have no sample yet
+    return (name, in_all, _shown(name, max(values)), shown, spark(_fitting(values)))
 
 
 def _value(name: str, record: dict[str, Any]) -> str | None:

@@ -56,7 +56,7 @@ from rmq_core.orchestrate.attention import (
 )
 from rmq_core.orchestrate.limits import ALERTS
 from rmq_core.protocol import WorkQueue
-from rmq_core.reports import Publication, QueueStats, ShardStats, skews, total_stats
+from rmq_core.reports import Publication, QueueStats, ShardStats, programs, skews, total_stats
 
 _LEASES, _SLICE = 1000, 100
 
@@ -170,7 +170,8 @@ def stats(queue: Queues = None, *, filled: _Filled = False, at: At) -> None:
         for each, numbers in found:
             emit(records.stats_record(*each, numbers, spread.get(each.name)))
     elif found or not unread:
-        show(records.STATS, [records.stats_row(*each, numbers) for each, numbers in found], "no queues yet")
+        listed = [records.stats_row(*each, numbers) for each, numbers in found]
+        show(records.STATS, listed, "no queues yet", optional=records.STATS_OPTIONAL)
     for text in told:
         note(text)
     for name, shards in spread.items():
@@ -206,9 +207,10 @@ def _why(server: Server, queue: Registered, row: dict[str, Any], *, named: bool)
             yield f"{queue.name}: {sign.text}"
         if named and sign.kind == "crashing":
             with server.queue(*queue) as opened:
-                for message, times in suspects(opened):
-                    act = f"`rmq dead-letter {queue.name} {message}` sets it aside"
-                    yield f"{queue.name}: {message} expired {times} times; {act}"
+                for each in suspects(opened):
+                    act = f"`rmq dead-letter {queue.name} {each.id}` sets it aside"
+                    at_one = f" at {each.owner}, which may hang instead: then restart that" if each.owner else ""
+                    yield f"{queue.name}: {each.id} expired {each.expired} times{at_one}; {act}"
 
 
 _MOST_GROUPS, _TOP = 1000, 3
@@ -287,14 +289,17 @@ def clients(queue: Queue, *, count: Count = 100, at: At) -> None:
     with at.queue(queue) as opened:
         if not can(opened, "clients"):
             raise lacking_verb(opened.discipline, "clients")
-        found = opened.admin.clients()[:count]
+        found = opened.admin.clients()
     if at.as_json:
-        for each in found:
+        for each in found[:count]:
             emit(records.client_record(queue, each))
         return
-    rows = list(map(records.client_row, found))
+    known = programs(found)
+    rows = [records.client_row(*each) for each in known[:count]]
     none = f"no program has consumed from {queue} or published to it for a day"
     show(records.CLIENTS, rows, none, optional=frozenset(["name"]))
+    if len(known) > count:
+        note(f"{counted(len(known) - count, 'program')} more: --count shows them")
 
 
 _SKEWED, _MANY = 2, 1000

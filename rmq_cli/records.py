@@ -77,6 +77,7 @@ def _message_in(envelope: bytes) -> Message | None:
 STATS = (
     "queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "held for", "dead", "paused", "isolated",
 )  # fmt: skip
+STATS_OPTIONAL = frozenset(("paused", "isolated"))
 _FIRST, _LAST = ("id", "age", "deliveries"), ("why", "payload")
 _OTHERS = tuple(field for field in MESSAGE_FIELDS if field.name not in {*_FIRST, "enqueued_at"})
 MESSAGES = (*_FIRST, *(field.name for field in _OTHERS), *_LAST)
@@ -193,12 +194,13 @@ def client_record(queue: str, client: Client) -> dict[str, Any]:
     return {"queue": queue, **client._asdict(), "at": client.at.isoformat()}
 
 
-def client_row(client: Client) -> tuple[object, ...]:
-    """Return a client as a row under `CLIENTS`."""
+def client_row(client: Client, processes: int = 1) -> tuple[object, ...]:
+    """Return a client, or the last of several processes of one program, as a row under `CLIENTS`."""
     since = max(0.0, time.time() - client.at.timestamp())
-    gone = client.role == "consumer" and since >= PRESENT_FOR_S
-    there = f"{ago(since)} ago" + (", gone or hangs" if gone else "")
-    about = (client.role, client.name or None, client.host, str(client.pid), client.version)
+    gone = ", gone or hangs" if client.role == "consumer" else ", idle or ended"
+    there = f"{ago(since)} ago" + (gone if since >= PRESENT_FOR_S else "")
+    pid = str(client.pid) if processes == 1 else f"{client.pid} and {processes - 1} more"
+    about = (client.role, client.name or None, client.host, pid, client.version)
     return (*about, there, client.settings or None)
 
 
@@ -253,7 +255,8 @@ def stats_record(
 
 def stats_row(queue: str, discipline: str, stats: QueueStats) -> tuple[object, ...]:
     ready, delayed, leased, leases, dead, oldest, paused, isolated, held = stats
-    return (queue, discipline, ready, ago(oldest), delayed, leased, leases, ago(held), dead, paused, isolated)
+    rare = paused or None, isolated or None
+    return (queue, discipline, ready, ago(oldest), delayed, leased, leases, ago(held), dead, *rare)
 
 
 def report_record(queue: str, discipline: str, report: PublishReport) -> dict[str, Any]:

@@ -57,7 +57,7 @@ from rmq_core.orchestrate.attention import (
     urgency,
 )
 from rmq_core.protocol import DEFAULT, AsyncWorkQueue
-from rmq_core.reports import Client, QueueStats, ShardStats, total_stats
+from rmq_core.reports import Client, QueueStats, ShardStats, programs, total_stats
 
 FIRST_S, AGAIN_S = 2.0, 0.25
 """How long a request counts queues that were never counted, and how long it counts the others again."""
@@ -293,7 +293,8 @@ class Console:
                 with suppress(WrongKeyType):
                     shown["pause"] = pause_reason(await queue.admin.marks())
             if can(queue, "clients"):
-                shown["clients"] = [client_shown(each) for each in (await queue.admin.clients())[:CLIENTS_LISTED]]
+                known = programs(await queue.admin.clients())
+                shown["clients"] = [client_shown(*each) for each in known[:CLIENTS_LISTED]]
             if not any(each.error for each in shards):  # else what happened there is not known
                 row, trend = {**shown, "late": await _late(queue, stats)}, await trends.of(queue, stats)
                 shown["signs"] = signs_shown(signs(row, trend, self._limits))

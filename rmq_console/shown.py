@@ -56,10 +56,10 @@ def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:
     }
 
 
-def client_shown(client: Client) -> dict[str, Any]:
-    """Return a client, and whether it is there now."""
+def client_shown(client: Client, processes: int) -> dict[str, Any]:
+    """Return a client, how many processes of its program there were, and whether it is there now."""
     since = (datetime.now(UTC) - client.at).total_seconds()
-    return {**client._asdict(), "at": ms_of(client.at), "there": since < PRESENT_FOR_S}
+    return {**client._asdict(), "at": ms_of(client.at), "processes": processes, "there": since < PRESENT_FOR_S}
 
 
 def group_shown(group: GroupStats) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import starmap
 from math import ceil
@@ -228,6 +228,22 @@ class Client(NamedTuple):
     settings: str
     at: datetime
     name: str = ""
+
+
+def programs(clients: Iterable[Client]) -> list[tuple[Client, int]]:
+    """Return clients, each with how many it stands for: those that differ from it in their process alone.
+
+    One that was there within two minutes stands for itself, the first of the others for all of these: a program that
+    runs for a second each minute is not listed a thousand times.
+    """
+    now = datetime.now(UTC)
+    found: dict[tuple[object, ...], tuple[Client, int]] = {}
+    for each in clients:
+        there = (now - each.at).total_seconds() < PRESENT_FOR_S
+        same = each._replace(at=now, pid=each.pid if there else 0)
+        first, count = found.get(same, (each, 0))
+        found[same] = (first, count + 1)
+    return list(found.values())
 
 
 def total_stats(stats: Iterable[QueueStats | None]) -> QueueStats:

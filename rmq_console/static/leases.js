@@ -118,8 +118,8 @@ function severalOf(leases) {
 /** Which programs consume from a queue and publish to it. */
 export function clientTable() {
   const body = h("tbody");
-  const labels = ["Program", "Host", "Version", "Last there", "Settings that it passes"].map((label) => h("th", { scope: "col" }, label));
-  const about = h("p.order-note", {}, "Consumers that wait or work, and publishers, record themselves once a minute. A consumer that was not there for two minutes is gone or hangs; a publisher had nothing to publish.");
+  const labels = ["Program", "Host", "Version", "Last seen", "Settings that it passes"].map((label) => h("th", { scope: "col" }, label));
+  const about = h("p.order-note", {}, "Consumers that wait or work, and publishers, record themselves once a minute. A consumer not seen for two minutes is gone or hangs. A publisher not seen for two minutes is idle, or has ended.");
   const element = h("section.of-groups.clients", { hidden: true, "aria-label": "Clients" }, h("h2", {}, "Clients"), about, h("div.card.scroll", {}, h("table.clients", {}, h("thead", {}, h("tr", {}, labels)), body)));
 
   function show(clients = []) {
@@ -130,12 +130,12 @@ export function clientTable() {
   return { element, show };
 }
 
-const clientRow = ({ role, name, host, pid, version, settings, at, there }) =>
+const clientRow = ({ role, name, host, pid, processes, version, settings, at, there }) =>
   h("tr", {},
     h("td.named", {}, role, name ? h("span.run", {}, name) : null, there ? null : h("span.badge", {}, role === "consumer" ? "not there" : "idle")),
-    h("td", { "data-label": "Host" }, `${host}, pid ${pid}`),
+    h("td", { "data-label": "Host" }, `${host}, pid ${pid}${processes > 1 ? ` and ${number(processes - 1)} more` : ""}`),
     h("td", { "data-label": "Version" }, version),
-    h("td.nowrap", { "data-label": "Last there" }, ago(at)),
+    h("td.nowrap", { "data-label": "Last seen" }, ago(at)),
     h("td", { "data-label": "Settings" }, settings || h("span.faint", {}, "defaults")));
 
 const holderOf = ({ owner, holder }) =>

@@ -139,7 +139,7 @@ const kinds = ({ discipline }) => (discipline === "leased" ? null : h("span.badg
  */
 export function reasonsOf({ signs, suspects = [] }, told = [], hrefOf) {
   const shown = (signs ?? []).filter(({ kind, text }) => text && !told.includes(kind));
-  const suspect = ({ id, expired }) => [" · ", h("a", { href: hrefOf(id) }, h("code", {}, id)), ` expired ${expired} times`];
+  const suspect = ({ id, expired, owner }) => [" · ", h("a", { href: hrefOf(id) }, h("code", {}, id)), ` expired ${expired} times${owner ? ` at ${owner}, which may hang instead` : ""}`];
   return shown.length ? h("ul.signs", {}, shown.map(({ kind, text }) => h(`li.${kind}`, {}, text, kind === "crashing" ? suspects.flatMap(suspect) : null))) : null;
 }
 

@@ -20,7 +20,7 @@ export function pastPanel({ where }) {
   const choice = h("div.choice", { role: "group", "aria-label": "Time" }, SPANS.map(([id, label]) =>
     h("button.plain", { type: "button", "aria-pressed": String(id === chosen), "data-span": id, onclick: () => choose(id) }, label)));
   const mark = mayEdit ? h("button.plain", { type: "button", onclick: marking }, icon("flag"), "Mark…") : null;
-  const [begin, end] = [["From", 2], ["To", 1]].map(([label, hours]) =>
+  const [begin, end] = [["From", 1], ["To", 0]].map(([label, hours]) =>
     h("input", { type: "datetime-local", "aria-label": label, value: local(Date.now() - hours * 3_600_000), onchange: () => load().catch(failed) }));
   const range = h("span.range", { hidden: chosen !== "range" }, begin, "–", end);
   const time = h("span.faint.as-of");

@@ -101,7 +101,7 @@ export function searchPanel({ where, asked, onChange }) {
     status.textContent = `${count(found, "message")} found${listed}; ${seen}${how === "stopped" ? ", then stopped" : ""}.${shaky}`;
   }
 
-  const nothing = (target) => target === ANY ? "No message matches. It may be done." : `No ${target === "dead" ? "dead letter" : `${target} message`} matches. It may be in another state, or done.`;
+  const nothing = (target) => target === ANY ? "No message matches. It may have been acked already: Why? tells by its id. JSON is stored without spaces, as in \"customer\":3." : `No ${target === "dead" ? "dead letter" : `${target} message`} matches. It may be in another state, or done.`;
   const what = (match) => Object.entries(match).map(([name, value]) => (["reason", "group"].includes(name) ? value : `${FIELDS[name][0]}: ${value}`)).join("\n");
 
   async function changed() {

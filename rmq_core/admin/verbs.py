@@ -130,7 +130,7 @@ VERBS = {
             label="Release all", picture="release", asks="Release all leases of {it}?", warns=True,
             explains="Make the messages of all leases of an owner in {queue} ready again, and count no delivery."
             " {holder} can no longer settle them: if it still runs, others do the same work again. What it claims"
-            " meanwhile stays: stop it before. If it crashed at work, expire its leases instead.",
+            " meanwhile stays: stop it first. If it crashed at work, expire its leases instead.",
             answer=lambda report: {"released": report.settled},
             done="released {messages} of {queue} that {owner} held",
             outcome="messages made ready again: {released}", past="released",
@@ -141,7 +141,7 @@ VERBS = {
             label="Expire all", picture="clock", asks="Expire all leases of {it}?", warns=True,
             explains="End all leases of an owner in {queue} now, as if their deadlines had passed. A delivery of each"
             " message is counted as failed, and the messages are ready again, or dead letters if it was their last."
-            " {holder} can no longer settle them; what it claims meanwhile stays: stop it before. Right for a holder"
+            " {holder} can no longer settle them; what it claims meanwhile stays: stop it first. Right for a holder"
             " that crashed at work or hangs; a release counts no delivery.",
             answer=lambda report: {"expired": report.settled, "dead": report.dead},
             done="gave back {messages} of {queue} that {owner} held",

@@ -30,9 +30,11 @@ MINUTES = 60
 
 
 _CRASHING = "leases expired in {} of the last {} minutes: a message may be killing its workers"
-_OLD = "the oldest message waits for {}, longer than the target of {}"
+_CALM = 2  # the minute that has begun, and one more, may have no crash although they go on
+_CRASHED = "leases expired in {} of the last {} minutes, but in none of the last {}"
+_OLD = "the oldest message has waited for {}, longer than the target of {}"
 _GROWING = "growing: {:,} more ready messages than half an hour ago"
-_HELD = "a lease is held for {}, longer than {}: its holder may hang, although its heartbeats go on"
+_HELD = "a lease has been held for {}, longer than {}: its holder may hang, although its heartbeats go on"
 _UNCLAIMED = "messages are ready, and nobody has claimed any for {}"
 _ISOLATED = "{:,} isolated: they failed together and are tried apart"
 
@@ -48,7 +50,8 @@ class Trend(NamedTuple):
     """What happened lately in a queue. dead: new dead letters. grown: how many more messages are ready than before.
 
     newest: the seconds since the newest dead letter failed; None if there is none, or if its time is not known.
-    crashes: in how many of the last 15 minutes leases expired or were expired, as those of holders that were killed.
+    crashes: in how many of the last 15 minutes leases expired or were expired, as those of holders that were killed;
+    calm: in how many minutes since then none did.
     failed, acked: how many deliveries of these minutes failed, and how many messages were acked. idle: for how many
     seconds nobody has claimed; None if neither a history nor a consumer's record tells.
     """
@@ -57,6 +60,7 @@ class Trend(NamedTuple):
     grown: int = 0
     newest: float | None = None
     crashes: int = 0
+    calm: int = 0
     failed: int = 0
     acked: int = 0
     idle: float | None = None
@@ -85,6 +89,7 @@ def trend_in(
         sum(point.dead for point in points), known[-1] - known[0] if rising else 0,
         newest=(now - letters[0].history[-1].at).total_seconds() if letters and letters[0].history else None,
         crashes=sum(point.reclaimed > 0 for point in lately),
+        calm=next((back for back, point in enumerate(reversed(lately)) if point.reclaimed), 0),
         failed=sum(point.nacked + point.reclaimed + point.taken_over for point in lately),
         acked=sum(point.acked for point in lately),
         idle=_idle(points, now, clients),
@@ -125,7 +130,7 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[Sig
     found = {
         "error": "" if "error" in row else None,
         "dying": _dying(trend.dead, limits.dead_within) if dead and recent else None,
-        "crashing": _CRASHING.format(trend.crashes, _RECENT) if trend.crashing else None,
+        "crashing": _crashing(trend) if trend.crashing else None,
         "failing": _failing(trend.failed, trend.acked) if failing else None,
         "expired": "expired lease: no consumer has taken its messages back yet" if row.get("late") else None,
         "old": _OLD.format(lasting(age), lasting(target)) if target is not None and age > target else None,
@@ -139,11 +144,20 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[Sig
     return [Sign(kind, text) for kind, text in found.items() if text is not None]
 
 
+def _crashing(trend: Trend) -> str:
+    text = _CRASHED if trend.calm > _CALM else _CRASHING
+    return text.format(trend.crashes, _RECENT, trend.calm)
+
+
 class Suspect(NamedTuple):
-    """A message that may be killing its workers. expired: how many of its deliveries ended with an expired lease."""
+    """A message that may be killing its workers. expired: how many of its deliveries ended with an expired lease.
+
+    owner: of all of these leases, empty if there were several. A message that kills its workers also expires at others.
+    """
 
     id: str
     expired: int
+    owner: str = ""
 
 
 _LEASES, _MESSAGES, _MOST = 25, 50, 3
@@ -164,9 +178,14 @@ async def _suspects(_: bool, queue: Any) -> list[Suspect]:
         found += await awaited(queue.admin.browse_lease(lease.id, 0, _MESSAGES))
     for state in ("isolated", "ready") if can(queue, "browse") else ():
         found += (await awaited(queue.admin.browse(state, 0, _MESSAGES))).messages
-    counted = {each.id: expiries(each) for each in found}
-    most = sorted(counted, key=lambda each: -counted[each])[:_MOST]
-    return [Suspect(each, counted[each]) for each in most if counted[each] > 1]
+    counted = {each.id: Suspect(each.id, expiries(each), _only_owner(each)) for each in found}
+    most = sorted(counted.values(), key=lambda each: -each.expired)[:_MOST]
+    return [each for each in most if each.expired > 1]
+
+
+def _only_owner(message: Message) -> str:
+    owners = {failure.owner for failure in message.history if failure.kind == "expired"}
+    return owners.pop() if len(owners) == 1 else ""
 
 
 suspects, async_suspects = twins(_suspects)

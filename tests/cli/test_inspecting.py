@@ -337,6 +337,13 @@ def test_a_crash_loop_leads_to_the_message_that_kills_its_workers(rmq: Rmq, redi
     assert rmq("stats", "q", "--json").records[0]["dead"] == 1
 
 
+def test_a_consumer_at_which_all_leases_expire_is_named(rmq: Rmq, redis_client: redis.Redis) -> None:
+    with closing(rmq_core.LeasedQueue(redis_client, "q")) as queue:
+        message = crash(queue, 2, owner="reporter-2/56")
+    act = rmq("stats", "q").err.splitlines()[1]
+    assert act.startswith(f"q: {message} expired 2 times at reporter-2/56, which may hang instead: then restart that; ")
+
+
 def test_queues_that_need_attention_come_first_and_named_ones_say_why(rmq: Rmq, redis_client: redis.Redis) -> None:
     with closing(rmq_core.LeasedQueue(redis_client, "a-calm")) as queue:
         queue.ack(queue.claim() if queue.publish("x") else None)  # type: ignore[arg-type]

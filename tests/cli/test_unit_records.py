@@ -8,7 +8,7 @@ from rmq_cli import records
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, Payload, message_of
 from rmq_core.envelope.payloads import encode_headers, encode_payload
-from rmq_core.reports import Client, LeaseInfo
+from rmq_core.reports import Client, LeaseInfo, programs
 
 
 def message(payload: Payload, history: str = "", enqueued_ms: int = 1_700_000_000_000) -> Message:
@@ -46,6 +46,16 @@ def test_a_lease_without_a_deadline_ends_never_and_one_past_its_deadline_is_expi
     assert records.lease_row(LeaseInfo("l", "me", "held", 1, 0, 0, now, deadline, 7))[7] == ends
 
 
+def test_a_program_that_runs_again_and_again_is_one_line_and_each_that_is_there_is_another() -> None:
+    now = datetime.now(UTC)
+    ago = [now - timedelta(seconds=seconds) for seconds in (1, 60, 120, 600, 900)]
+    cron = [Client("publisher", "h", pid, "1", "", at, "cron") for pid, at in enumerate(ago, 7)]
+    workers = [Client("consumer", "h", pid, "1", "", at) for pid, at in enumerate(ago, 7)]
+    listed = [[(some[0], 1), (some[1], 1), (some[2], 3)] for some in (workers, cron)]
+    assert programs([*workers, *cron]) == [*listed[0], *listed[1]]
+    assert records.client_row(*listed[1][-1])[3] == "9 and 2 more"
+
+
 def test_the_number_of_a_process_can_be_copied() -> None:
     client = Client("consumer", "host-1", 32_270, "0.2.0", "", datetime.now(UTC))
     assert records.client_row(client)[3] == "32270"
@@ -56,7 +66,7 @@ def test_the_number_of_a_process_can_be_copied() -> None:
     [
         ("consumer", 3, "3 s ago"),
         ("consumer", 130, "2 min 10 s ago, gone or hangs"),
-        ("publisher", 130, "2 min 10 s ago"),
+        ("publisher", 130, "2 min 10 s ago, idle or ended"),
     ],
 )  # fmt: skip
 def test_a_client_was_there_so_long_ago(role: str, since: int, told: str) -> None:

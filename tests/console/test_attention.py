@@ -125,5 +125,5 @@ async def test_a_crash_loop_names_the_message_whose_deliveries_expired(
         queue.claim(max_messages=4, owner="now", lease=3600)
         assert (await fetch(page, "queue", name="crashes"))["suspects"] == told["suspects"]
     assert told["signs"][0]["kind"] == "crashing"
-    assert told["suspects"] == [{"id": killer, "expired": 3}]
+    assert told["suspects"] == [{"id": killer, "expired": 3, "owner": ""}]
     assert "suspects" not in await fetch(asking("counter"), "queue", name="crashes")

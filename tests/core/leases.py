@@ -63,11 +63,11 @@ def elapse(queue: Any, seconds: int) -> None:
             client.hset(history, b"m%d" % (minute % 1440), b"%d %b" % (minute, counts))
 
 
-def crash(queue: Any, times: int) -> str:
+def crash(queue: Any, times: int, owner: str | None = None) -> str:
     """Let a message kill its worker so many times, each in a minute of its own; return its id."""
     killer: str = queue.publish("killer").id
     for _ in range(times):
-        lease = queue.claim(lease=3600)
+        lease = queue.claim(lease=3600, owner=owner)
         queue.client.zadd(key("leases", queue.name), {lease.id: 1}, xx=True)
         queue.backlog()  # takes it back
         elapse(queue, 60)

@@ -141,6 +141,10 @@ async def test_every_route_works_for_a_queue_on_any_node_of_a_cluster(
         await walk.post("dead-letter", message_id=later)
         assert (await walk.post("redrive"))["redriven"] == 2
         assert (await walk.post("purge", target="ready", confirm=name))["purged"] == 5
+        with LeasedQueue(cluster.url, name) as queue:
+            queue.publish_many(["h", "i"])
+        await walk.post("pause")
+        assert (await walk.post("move", target=f"moved-from-{node}"))["moved"] == 2
         assert walk.taken == set(paths(served.app()))
     finally:
         await served.close()

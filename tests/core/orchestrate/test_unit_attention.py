@@ -84,7 +84,11 @@ def test_nobody_has_claimed_for_as_long_as_messages_have_waited(age: float, sinc
         ({"dead": 1_200}, Trend(newest=180_000.0), "1,200 dead letters, the newest 2 d 2 h old"),
         ({}, Trend(failed=6, acked=1), "6 deliveries failed in the last 15 minutes, and only 1 message was acked"),
         ({}, Trend(failed=1_000), "1,000 deliveries failed in the last 15 minutes, and no messages were acked"),
-        ({"oldest_age": 5_400.0}, Trend(), "the oldest message waits for 1 h 30 min, longer than the target of 10 min"),
+        (
+            {"oldest_age": 5_400.0},
+            Trend(),
+            "the oldest message has waited for 1 h 30 min, longer than the target of 10 min",
+        ),
         ({"oldest_age": 9e9}, Trend(idle=9e9), "messages are ready, and nobody has claimed any for an hour or more"),
     ],
 )
@@ -144,3 +148,10 @@ def test_deliveries_fail_by_nacks_by_expiry_and_by_takeovers_of_the_last_quarter
     loop = minutes(nacked=[9, *[1] * 15], reclaimed=[9, *[2] * 15], taken_over=[9, *[3] * 15], acked=[9, *[1] * 15])
     found = trend_in(loop, AT)
     assert (found.failed, found.acked, found.crashes) == (90, 15, 15)
+
+
+def test_a_crash_loop_that_has_ended_says_since_when() -> None:
+    over = trend_in(minutes(reclaimed=[1, 1, 1, 0, 0, 0, 0]), AT)
+    (sign,) = signs({**CALM, "oldest_age": None}, over, LIMITS)
+    assert sign.text == "leases expired in 3 of the last 15 minutes, but in none of the last 4"
+    assert trend_in(minutes(reclaimed=[1, 1, 0, 0]), AT).calm == 2
