@@ -111,16 +111,33 @@ def check_queue(queue: str, lease: Lease) -> None:
     token_of(lease)
 
 
+def of_lease(lease: Lease, messages: Some) -> list[Message | MessageRef]:
+    """Return these messages of a lease as a list.
+
+    Raises ConfigurationError for a message of another lease, and for what is no message, such as an id.
+    """
+    try:
+        found = list(messages)
+        for message in found:
+            if message.lease_id != lease.id:
+                raise ConfigurationError(
+                    f"message {message.id!r} belongs to lease {message.lease_id!r}, not to {lease.id!r}"
+                )
+    except (AttributeError, TypeError) as error:
+        raise ConfigurationError(
+            f"messages must be messages of the lease, as in `queue.ack(lease, [message])` or `batch.ack(message)`, not "
+            f"{messages!r:.80}"
+        ) from error
+    return found
+
+
 def places_of(lease: Lease, messages: Some) -> list[int]:
-    """Return the indexes of these messages. Raises ConfigurationError for a message of another lease."""
-    places = []
-    for message in messages:
-        if message.lease_id != lease.id or not 0 <= message.index < lease.count:
-            raise ConfigurationError(
-                f"message {message.id!r} belongs to lease {message.lease_id!r}, not to {lease.id!r}"
-            )
-        places.append(message.index)
-    return places
+    """Return the indexes of these messages. Raises ConfigurationError for a message that the lease has not."""
+    found = of_lease(lease, messages)
+    for message in found:
+        if not 0 <= message.index < lease.count:
+            raise ConfigurationError(f"lease {lease.id!r} of {lease.count} messages has no message {message.index}")
+    return [message.index for message in found]
 
 
 def open_places(lease: Lease) -> list[int]:

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 from rmq_core.envelope.codec import Message, MessageRef, stored_deliveries
 from rmq_core.envelope.payloads import one_line
-from rmq_core.errors import ConfigurationError, ScriptFailed
+from rmq_core.errors import ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.settling import Some, deadline_of, extend_each, without_report
+from rmq_core.kernel.settling import Some, deadline_of, extend_each, of_lease, without_report
 from rmq_core.leased.publishing import apart, check, confirming
 from rmq_core.leased.reclaiming import state_dead
 from rmq_core.leased.state import LeasedEngine
@@ -154,8 +154,8 @@ def settle_some(
     engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delays: str = NOW, reason: str = ""
 ) -> Exchange[SettleReport]:
     with lease.state:
-        messages = list(messages)
-        refs = [_index(lease, message) for message in messages]
+        messages = of_lease(lease, messages)
+        refs = [message.index for message in messages]
         outcomes: dict[int, Outcome] = {}
         step = 2000 if verb == "ack" or lease.count <= 4000 else 100  # LINDEX far into a long list is slow
         indexes = sorted(set(refs), reverse=True)
@@ -219,12 +219,6 @@ def _refused(engine: LeasedEngine, lease: Lease, reply: bytes) -> Exception:
     if reply == b"lost":
         return engine.lost(lease)
     return ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
-
-
-def _index(lease: Lease, message: Message | MessageRef) -> int:
-    if message.lease_id != lease.id:
-        raise ConfigurationError(f"message {message.id!r} belongs to lease {message.lease_id!r}, not to {lease.id!r}")
-    return message.index
 
 
 def delays_of(engine: LeasedEngine, lease: Lease, delay: timedelta | float | None) -> str:

@@ -11,7 +11,7 @@ from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Command, Exchange, text_of
 from rmq_core.exchange.scripts import script
-from rmq_core.kernel.settling import Some, extend_each
+from rmq_core.kernel.settling import Some, extend_each, of_lease
 from rmq_core.leased import settling
 from rmq_core.leased.publishing import PEACE_MS, apart, check, confirming
 from rmq_core.leased.shards.publishing import knock
@@ -185,13 +185,9 @@ def _some(
     engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delays: str = settling.NOW, reason: str = ""
 ) -> Exchange[SettleReport]:
     """Settle messages in the parts that have them; the last one ends the lease, unless the caller only joined it."""
-    shards, asked = sharded(engine), list(messages)
+    shards, asked = sharded(engine), of_lease(lease, messages)
     mine: dict[str, list[tuple[int, object]]] = {}
     for place, message in enumerate(asked):
-        if message.lease_id != lease.id:
-            raise ConfigurationError(
-                f"message {message.id!r} belongs to lease {message.lease_id!r}, not to {lease.id!r}"
-            )
         name, part, index = part_at(lease, message.index)
         mine.setdefault(name, []).append((place, replace(message, lease_id=part.id, index=index)))
     parts = dict(lease.parts)
