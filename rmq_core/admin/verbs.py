@@ -90,6 +90,7 @@ VERBS = {
     for each in (
         Verb(
             "pause", "pause", "queue", "pause",
+            takes=(Argument("reason", "Why, for those who see the queue paused."),),
             label="Pause", picture="pause", states=("running",), asks="Pause {it}?",
             explains="Let claims of {queue} get no messages until it is resumed. Publishing goes on, and work that is"
             " already leased can be finished.",

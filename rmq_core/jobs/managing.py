@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from rmq_core.envelope.matching import Match, chosen_by
-from rmq_core.envelope.payloads import key_digest
+from rmq_core.envelope.payloads import key_digest, one_line
 from rmq_core.errors import ConfigurationError, Unsupported
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange, number_after
@@ -133,14 +133,15 @@ def _purge(engine: JobsEngine, which: str) -> Exchange[int]:
             return removed
 
 
-def pause(engine: JobsEngine) -> Exchange[None]:
+def pause(engine: JobsEngine, *, reason: str | None = None) -> Exchange[None]:
     """Stop handing out jobs; adding and settling go on, and workers finish the jobs that they have fetched.
 
     Claims and workers get nothing until `resume`. A worker that waits in a server with XREADGROUP CLAIM (Redis 8.6) may
-    still get jobs of a worker that died, within 5 s of the pause.
+    still get jobs of a worker that died, within 5 s of the pause. reason: for those who see the queue paused; its first
+    200 characters are kept in the history.
     """
     yield from _set_pause(engine, "1")
-    engine.state(Act.PAUSE)
+    engine.state(Act.PAUSE, reason=one_line(reason))
 
 
 def resume(engine: JobsEngine) -> Exchange[None]:

@@ -288,10 +288,13 @@ def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
     return number_after(b"removed ", (yield call))
 
 
-def pause(engine: LeasedEngine) -> Exchange[None]:
-    """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
+def pause(engine: LeasedEngine, *, reason: str | None = None) -> Exchange[None]:
+    """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`.
+
+    reason: for those who see the queue paused; its first 200 characters are kept in the history.
+    """
     yield _pause(engine, "1")
-    engine.state(Act.PAUSE)
+    engine.state(Act.PAUSE, reason=one_line(reason))
 
 
 def resume(engine: LeasedEngine) -> Exchange[None]:

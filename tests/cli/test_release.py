@@ -125,6 +125,9 @@ def test_the_doctor_reports_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQue
     queue.admin.pause()
     assert pause() == [("warn", f"orders is paused by {actor()}")]
     queue.admin.resume()
+    rmq("pause", "orders", "--reason", "provider is down,\tINC-31")
+    assert pause() == [("warn", f"orders is paused by {actor()}: provider is down, INC-31")]
+    queue.admin.resume()
     queue.admin.configure(pause_after_dead="1 in 1h", max_deliveries=1)
     queue.nack(queue.claim())
     told = "orders is paused by the breaker: 1 dead letter within 1 hour"

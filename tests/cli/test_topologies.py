@@ -122,7 +122,7 @@ def test_every_verb_works_on_a_queue_of_any_node_of_a_cluster(
     walk("release-leases", queue, "nobody", "-y")
     walk("expire-leases", queue, "nobody", "-y")
     walk("reap", queue)
-    walk("pause", queue)
+    walk("pause", queue, "--reason", "a drill")
     (tmp_path / "export").write_text("\n".join(walk.lines("export")))
     walk("resume", queue)
     walk("consume", queue)

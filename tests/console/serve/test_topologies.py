@@ -126,8 +126,9 @@ async def test_every_route_works_for_a_queue_on_any_node_of_a_cluster(
         await walk.get(f"{API}/export", name=name, target="dead")
         await walk.post("search", target="dead", where={"reason": "it failed"})
         await walk.post("count", target="dead", where={"reason": "it failed"})
-        for part in ("pause", "resume"):
-            await walk.post(part)
+        await walk.post("pause", reason="a drill")
+        assert (await walk.get(f"{API}/queue", name=name))["pause"].endswith(": a drill")
+        await walk.post("resume")
         await walk.post("configure", settings=["failed_log=5"])
         await walk.post("mark", text="a mark")
         assert (await walk.post("release", lease_id="one", owner="o"))["released"] == 1
