@@ -156,11 +156,13 @@ class Sleep(NamedTuple):
 class Beside(Protocol):
     """What a driver reads now and then beside its requests, with a plain command that it appends to their writes.
 
-    A request that blocks has it along, too: what was read before may be old when the wait ends.
+    look_at: the time of the monotonic clock from which on it is to be sent again. unrecorded: the names of scripts and
+    commands that it goes along with before that, too. So does it with a request that blocks: what was read before may
+    be old when the wait ends.
     """
 
-    def due(self, name: str) -> bool:
-        """Return whether to append it to the write of a script, or of a command, with this name."""
+    look_at: float
+    unrecorded: frozenset[str]
 
     def along(self, name: str) -> tuple[Any, ...]:
         """Return the command to append to the write of a script, or of a command, with this name."""

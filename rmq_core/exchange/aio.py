@@ -10,6 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 import tenacity
@@ -146,7 +147,9 @@ class AsyncDriver:
         if isinstance(want, _WITHOUT_A_PLAN):
             return await self._otherwise(want, patience)
         planned, beside = plan(want, self._slots), self.beside
-        if beside is not None and (planned.block_ms or beside.due(planned.name)):
+        if beside is not None and (
+            monotonic() >= beside.look_at or planned.name in beside.unrecorded or planned.block_ms
+        ):
             planned = planned._replace(beside=beside)
         if patience.given_up and (planned.block_ms or patience.hurried):
             planned = planned._replace(given_up=patience.given_up)

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 import tenacity
@@ -141,7 +142,9 @@ class SyncDriver:
         if isinstance(want, _WITHOUT_A_PLAN):
             return self._otherwise(want, patience)
         planned, beside = plan(want, self._slots), self.beside
-        if beside is not None and (planned.block_ms or beside.due(planned.name)):
+        if beside is not None and (
+            monotonic() >= beside.look_at or planned.name in beside.unrecorded or planned.block_ms
+        ):
             planned = planned._replace(beside=beside)
         if patience.given_up and (planned.block_ms or patience.hurried):
             planned = planned._replace(given_up=patience.given_up)

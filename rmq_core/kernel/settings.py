@@ -16,6 +16,7 @@ import logging
 import os
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields, replace
+from functools import cache
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
@@ -52,14 +53,22 @@ ROLES = {
 """What a program is that calls an operation or a script of that name, or sends that command."""
 
 
+@cache
+def _names(discipline: str, roles: frozenset[str]) -> frozenset[str]:
+    """Return the names of operations, commands and scripts of a discipline that tell one of these roles."""
+    names = [name for name, role in ROLES.items() if role in roles]
+    return frozenset([*names, *(f"{discipline}/{name}" for name in names)])
+
+
 class Following:
     """The part of an engine that follows the settings stored with its queue. No IO.
 
     own: the program's config. config: the one in force. stored: the text that was read last, None for none. known:
     whether it was read. look_at: when to read it again. simple: whether operations need nothing done around them.
     differs: in what the program's config differs; say_at: when to record that. present_at: by role, when to record
-    that the program uses the queue, empty once the server has refused it; recording: whether that goes along with the
-    read under way. client_name: of the program's connection, empty without one.
+    that the program uses the queue, empty once the server has refused it; unrecorded: the names that tell a role which
+    was not recorded yet; recording: whether that goes along with the read under way. client_name: of the program's
+    connection, empty without one.
     """
 
     keys: Any
@@ -73,6 +82,7 @@ class Following:
     differs: str
     say_at: float
     present_at: dict[str, float]
+    unrecorded: frozenset[str]
     recording: bool
     client_name: str = ""
 
@@ -82,6 +92,7 @@ class Following:
         self.stored, self.known, self.simple = None, False, False
         self.differs, self.look_at, self.say_at = "", -inf, inf
         self.present_at, self.recording = dict.fromkeys(ROLES.values(), -inf), False
+        self.unrecorded = _names(discipline, frozenset(self.present_at))
         self.use(config)
 
     def change(self, before: dict[str, Any], after: dict[str, Any]) -> Exchange[None]:
@@ -98,17 +109,13 @@ class Following:
         """The command that reads the settings."""
         return "GET", self.keys.settings
 
-    def due(self, name: str) -> bool:
-        """Return whether to read the settings, or to record this program, along with a script or command."""
-        now = monotonic()
-        return now >= self.look_at or now >= self.present_at.get(ROLES.get(name.rpartition("/")[2], ""), inf)
-
     def along(self, name: str) -> tuple[Any, ...]:
         """Return the command that reads the settings; when it is time, one that also records this program."""
         role = ROLES.get(name.rpartition("/")[2], "")
         if monotonic() < self.present_at.get(role, inf):
             return self.look
         self.present_at[role], self.recording = monotonic() + PRESENT_S, True
+        self.unrecorded -= _names(self.discipline, frozenset([role]))
         about = [role, os.uname().nodename, str(os.getpid()), __version__, one_line(passed(self.own))]
         client = "\t".join([*about, self.client_name] if self.client_name else about)
         source = load("kernel/present").source
@@ -119,7 +126,10 @@ class Following:
         self.look_at = monotonic() + INTERVAL_S
         recording, self.recording = self.recording, False
         if recording and isinstance(reply, Exception):
-            self.present_at = {}  # a user that may not write the record may still read the settings, a second later
+            self.present_at, self.unrecorded = (
+                {},
+                frozenset(),
+            )  # a user that may not write the record may still read the settings, a second later
             return
         if isinstance(reply, Exception):
             error = reply if isinstance(reply, RedisMessageQueueError) else translate(reply)
@@ -163,7 +173,7 @@ def following(engine: Any, verb: str = "") -> Exchange[None]:
     """Read the stored settings before the first operation, and record in what the program's config differs."""
     if not engine.known:
         yield from looked(engine)
-    if getattr(engine, "shards", None) is not None and engine.due(verb):
+    if getattr(engine, "shards", None) and (monotonic() >= engine.look_at or verb in engine.unrecorded):
         yield from engine.shards.look(verb)
     if engine.differs and monotonic() >= engine.say_at:
         engine.say_at = monotonic() + _SAY_AGAIN_S

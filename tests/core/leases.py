@@ -46,7 +46,7 @@ def elapse(queue: Any, seconds: int) -> None:
     if engine.tally:
         engine.tally.next_at = -inf
     queue.stats()  # flushes the counts
-    engine.present_at = dict.fromkeys(engine.present_at, -inf)
+    engine.present_at, engine.look_at = dict.fromkeys(engine.present_at, -inf), -inf
     for at, envelope in enumerate(client.lrange(key("ready", name), 0, -1)):
         deliveries, enqueued, rest = envelope.split(b" ", 2)
         client.lset(key("ready", name), at, b"%b %d %b" % (deliveries, int(enqueued) - ms, rest))

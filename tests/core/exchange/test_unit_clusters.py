@@ -167,12 +167,10 @@ def commands(node: Wire) -> list[list[bytes]]:
 class Beside:
     """Settings that a driver reads with every write."""
 
+    look_at, unrecorded = 0.0, frozenset[str]()
+
     def __init__(self) -> None:
         self.taken: list[Reply] = []
-
-    def due(self, name: str) -> bool:
-        del name
-        return True
 
     def along(self, name: str) -> tuple[Any, ...]:
         del name
