@@ -7,13 +7,14 @@ some seconds after the last one, and starts again after a fork.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import zip_longest
@@ -21,7 +22,7 @@ from math import inf
 from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from rmq_core.admin.history import flush, one_attempt
 from rmq_core.batch import Batch
@@ -232,6 +233,20 @@ heartbeats = HeartbeatThreads()
 os.register_at_fork(after_in_child=heartbeats.reset)
 
 
+_open: WeakSet[Facade[Any, Any]] = WeakSet()
+_AT_EXIT_S = 1.0
+
+
+@atexit.register
+def _send_all_counts() -> None:
+    """Send what queues that nobody closed counted in their last second; this takes a second at most."""
+    until = monotonic() + _AT_EXIT_S
+    for queue in list(_open):
+        if monotonic() < until:
+            with suppress(Exception):
+                queue._send_counts()  # noqa: SLF001  the same module
+
+
 class Connected(QueueBase[E]):
     """What a blocking and an asyncio queue have in common: they share a driver with their heartbeats, and close it."""
 
@@ -261,10 +276,15 @@ class Connected(QueueBase[E]):
         self._closed = True
         try:
             await awaited(self._driver.run(self._leave(self._engine)))
-            if self._tally is not None and self._driver.connected:
-                await awaited(self._driver.run(flush(self._recorder), one_attempt()))
+            await awaited(self._send_counts())
         finally:
             await self._close_clients()
+
+    @Twin
+    async def _send_counts(self) -> None:
+        """Add what was counted since the last flush to the history."""
+        if self._tally is not None and self._driver.connected:
+            await awaited(self._driver.run(flush(self._recorder), one_attempt()))
 
     async def _close_clients(self) -> None:
         await awaited(self._driver.close())
@@ -285,6 +305,7 @@ class Facade(Connected[E], Blocking, Generic[E, P]):
         self.client, self._owned = sync_client(redis)
         self.server = server_of(self.client)
         self._driver = sync_driver(self.client, engine.prefix, engine.retry_budget_s)
+        _open.add(self)
 
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None

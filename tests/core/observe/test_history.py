@@ -197,6 +197,22 @@ if child:
     assert redis_client.hget(KEY, "totals").split()[1] == b"p+4"
 
 
+@pytest.mark.parametrize("end", ["", "raise ValueError", "sys.exit(3)"])
+def test_a_program_that_ends_without_closing_its_queue_has_counted_all(
+    redis_client: redis.Redis, server_url: str, end: str
+) -> None:
+    code = f"""
+import sys, rmq_core
+queue = rmq_core.LeasedQueue({server_url!r}, "q")
+for n in range(5):
+    queue.publish(n)
+queue.ack(queue.claim(max_messages=5))
+{end}
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=False, timeout=60, stderr=subprocess.DEVNULL)
+    assert {*redis_client.hget(KEY, "totals").split()} >= {b"a+5", b"c+5", b"p+5"}
+
+
 def test_a_killed_client_loses_at_most_what_it_did_since_its_last_flush(
     redis_client: redis.Redis, server_url: str
 ) -> None:
