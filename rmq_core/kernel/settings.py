@@ -45,12 +45,15 @@ ROLES = {
         ("publisher", "accept accept_staged add add_native publish publish_many publish_staged stage"),
         (
             "consumer",
-            "ack claim claim_next extend fail give_back heartbeat settle settle_some turn BLMOVE XREADGROUP",
+            "ack claim claim_next extend fail heartbeat turn BLMOVE XREADGROUP",
         ),
     )
     for name in names.split()
 }
-"""What a program is that calls an operation or a script of that name, or sends that command."""
+"""What a program is that calls an operation or a script of that name, or sends that command.
+
+Operators call some that consumers call, too, to release a lease or to take a message out of it: these are left out.
+"""
 
 
 @cache

@@ -516,6 +516,23 @@ def test_looking_at_a_queue_is_not_using_it(world: World) -> None:
     assert queue.admin.clients() == []
 
 
+def test_repairing_a_queue_is_not_consuming_from_it(world: World) -> None:
+    queue, operator = world.queue(), world.queue()
+    queue.publish_many([*"abcd"])
+    leases = [queue.claim(lease_id=name, owner=name) for name in "abcd"]
+    world.client.delete(key("clients"))
+    for repair in (
+        lambda: operator.admin.release_lease("a"),
+        lambda: operator.admin.expire_lease("b"),
+        lambda: operator.admin.release_leases("c"),
+        lambda: operator.admin.dead_letter(leases[3].messages[0].id),
+    ):
+        soon(operator)
+        repair()
+    assert (queue.stats().ready, queue.stats().dead) == (3, 1)
+    assert operator.admin.clients() == []
+
+
 def test_a_user_who_may_not_record_itself_still_follows_the_settings(world: World) -> None:
     name, word = "recorderless", nonce()
     world.queue().publish("x")
