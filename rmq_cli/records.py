@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from rmq_cli.output import ago, preview
@@ -121,6 +121,11 @@ def message_row(message: Message, around: str | None = None) -> tuple[object, ..
     why = f"{last.kind} {last.reason}".strip() if last else None
     others = (preview(str(field.of(message))) or None for field in _OTHERS)
     return (message.id, ago(age), message.deliveries, *others, why, _payload(message, around))
+
+
+def due_in(due: datetime | None) -> str | None:
+    """Return how long the delay of a message lasts."""
+    return ago(max(0.0, due.timestamp() - time.time())) if due else None
 
 
 def reason_record(queue: str, group: ReasonGroup) -> dict[str, Any]:
@@ -272,9 +277,8 @@ def _decoded(message: Message) -> Any:
 
 
 def _payload(message: Message, around: str | None = None) -> str:
-    payload = _decoded(message)
-    if around is not None and around in (stored := message.raw.decode(errors="replace")):
+    """Return a payload as it is stored, which is what a search compares with."""
+    payload, stored = _decoded(message), message.raw.decode(errors="replace")
+    if around is not None and around in stored:
         return preview(stored, around=around)
-    if isinstance(payload, bytes):
-        return preview(f"{len(payload)} bytes: {payload[:60]!r}")
-    return preview(payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
+    return preview(f"{len(payload)} bytes: {payload[:60]!r}" if isinstance(payload, bytes) else stored)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 
 from rmq_cli import records
@@ -62,7 +63,8 @@ class Conditions(Options):
         return " and ".join([*parts, *([f"id {', '.join(self.ids)}"] if self.ids else [])])
 
 
-COLUMNS = ("state", *records.MESSAGES[:-1], "lease", "owner", records.MESSAGES[-1])
+COLUMNS = ("state", *records.MESSAGES[:-1], "due in", "lease", "owner", records.MESSAGES[-1])
+_OPTIONAL = records.OPTIONAL | {"due in", "lease", "owner"}
 _States = Annotated[list[str] | None, option("--state", help="Only messages in this state; may be repeated.")]
 _DedupKey = Annotated[
     str | None,
@@ -74,11 +76,11 @@ _DedupKey = Annotated[
 
 
 class Hit(NamedTuple):
-    """A message that a search found, and its state; due_at: when a delayed one is ready; owner: of its lease."""
+    """A message that a search found, and its state; due: when a delayed one is ready; owner: of its lease."""
 
     state: str
     message: Message
-    due_at: str | None
+    due: datetime | None
     owner: str | None
 
 
@@ -138,7 +140,7 @@ def _hits(queue: Any, states: list[str], where: Match, most: int, watch: Watched
 
 def _of_page(state: str, page: SearchPage) -> Iterator[Hit]:
     for place, message in enumerate(page.messages):
-        due = page.due[place].isoformat() if page.due else None
+        due = page.due[place] if page.due else None
         yield Hit(state, message, due, page.owners[place] if page.owners else None)
 
 
@@ -147,7 +149,7 @@ def _show(queue: str, hits: list[Hit], where: Match, *, as_json: bool) -> None:
         for hit in hits:
             about = {
                 "state": hit.state,
-                "due_at": hit.due_at,
+                "due_at": hit.due.isoformat() if hit.due else None,
                 "lease": hit.message.lease_id or None,
                 "owner": hit.owner,
             }
@@ -157,14 +159,14 @@ def _show(queue: str, hits: list[Hit], where: Match, *, as_json: bool) -> None:
         COLUMNS,
         [row(hit, where.text) for hit in hits],
         f"no message of {queue} meets these conditions",
-        optional=records.OPTIONAL,
+        optional=_OPTIONAL,
     )
 
 
 def row(hit: Hit, text: str | None = None) -> tuple[object, ...]:
     """Return a message as a row under `COLUMNS`, its payload around a text that was searched for."""
     *about, payload = records.message_row(hit.message, around=text)
-    return (hit.state, *about, hit.message.lease_id or None, hit.owner or None, payload)
+    return (hit.state, *about, records.due_in(hit.due), hit.message.lease_id or None, hit.owner or None, payload)
 
 
 def _tell_key(queue: Any, key: str, *, as_json: bool) -> None:

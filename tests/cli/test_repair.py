@@ -154,6 +154,9 @@ def test_a_search_looks_everywhere_and_says_where_it_found_a_message(rmq: Rmq, q
         ("dead", 0, None, None),
     ]
     assert found[1]["due_at"]
+    (delayed,) = (line for line in rmq("search", "orders", "--text", '"n":9').out.splitlines() if "delayed" in line)
+    assert "59 min" in delayed
+    assert '{"n":9}' in delayed, "as it is stored, so that it can be searched for"
     assert len(rmq("search", "orders", "--reason", "timeout*", "--state", "dead", "--json").records) == 2
     assert "nack no order" in rmq("search", "orders", "--id", "id-1").out
     queue.publish("a" * 200 + "the middle" + "b" * 200)
