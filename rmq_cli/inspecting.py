@@ -37,7 +37,7 @@ from rmq_cli.opening import (
     option,
     time_given,
 )
-from rmq_cli.output import Exit, Keyboard, ago, complain, console, counted, emit, note, plain, say, show, table
+from rmq_cli.output import Exit, Keyboard, complain, console, counted, emit, note, plain, say, show, table
 from rmq_cli.records import held_leases, held_otherwise
 from rmq_core.admin.verbs import can, lacking_verb
 from rmq_core.envelope.codec import Message
@@ -56,7 +56,7 @@ from rmq_core.orchestrate.attention import (
 )
 from rmq_core.orchestrate.limits import ALERTS
 from rmq_core.protocol import WorkQueue
-from rmq_core.reports import Publication, QueueStats, ShardStats, programs, skews, total_stats
+from rmq_core.reports import LeaseInfo, Publication, QueueStats, ShardStats, programs, skews, total_stats
 
 _LEASES, _SLICE = 1000, 100
 
@@ -100,8 +100,7 @@ def row(state: State, one: FoundMessage) -> tuple[object, ...]:
     """Return a message as a row under the columns of its state."""
     shown = records.message_row(one.message)
     if state == State.DELAYED:
-        left = None if one.due is None else max(0.0, one.due.timestamp() - time.time())
-        return (*shown, ago(left))
+        return (*shown, records.due_in(one.due))
     return (*shown, one.lease, one.owner) if state == State.LEASED else shown
 
 
@@ -143,9 +142,10 @@ def stats(queue: Queues = None, *, filled: _Filled = False, at: At) -> None:
     """Show how many messages of queues are ready, delayed, leased and dead.
 
     Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
-    those that failed together, and no others. Queues that need attention come first. For queues that are named, it
-    says why they do, in how many groups messages wait, and in which of them the most, and in how many shards. Queues
-    and shards that cannot be read are named on stderr; if one of them was named, the exit code is 1.
+    those that failed together, and no others. Queues that need attention come first; of the first ten, it says the most
+    urgent reason. For queues that are named, it says all reasons, in how many groups messages wait, and in which of
+    them the most, and in how many shards. Queues and shards that cannot be read are named on stderr; if one of them was
+    named, the exit code is 1.
     """
     spread = dict[str, list[ShardStats]]()
     rows = dict[Registered, dict[str, Any]]()
@@ -158,14 +158,17 @@ def stats(queue: Queues = None, *, filled: _Filled = False, at: At) -> None:
         told = list[str]()
         if not at.as_json:
             found.sort(key=lambda one: urgency(rows[one[0]]))
-            told = [text for each, _ in found for text in _why(server, each, rows[each], named=bool(queue))]
+            reasons = (_why(server, each, rows[each]) for each, _ in found)
+            told = [text for each in reasons for text in (each if queue else islice(each, 1))][
+                : None if queue else _TOLD
+            ]
         if queue and not at.as_json:
             for text in told:
                 note(text)
             told = [text for each, _ in found if (text := _groups_of(server, each))]
         elif not at.as_json and (many := sum(map(needs_attention, rows.values()))):
             needs = "needs attention and comes" if many == 1 else "need attention and come"
-            told.append(f"{counted(many, 'queue')} {needs} first: `rmq stats QUEUE` says why")
+            told.append(f"{counted(many, 'queue')} {needs} first: `rmq stats QUEUE` says more")
     if at.as_json:
         for each, numbers in found:
             emit(records.stats_record(*each, numbers, spread.get(each.name)))
@@ -197,15 +200,15 @@ def _row_of(opened: Any, stats: QueueStats, *, lately: bool) -> dict[str, Any]:
     return {**row, "signs": signs(row, trend, ALERTS)}
 
 
-def _why(server: Server, queue: Registered, row: dict[str, Any], *, named: bool) -> Iterator[str]:
-    """Yield why a queue needs attention, the most urgent reason first; of one that is not named, only who paused it."""
+def _why(server: Server, queue: Registered, row: dict[str, Any]) -> Iterator[str]:
+    """Yield why a queue needs attention, the most urgent reason first."""
     for sign in row["signs"]:
         if sign.kind == "paused":
             with server.queue(*queue) as opened:
                 yield f"{queue.name} is {why_paused(opened)}"
-        elif named:
+        elif sign.text:
             yield f"{queue.name}: {sign.text}"
-        if named and sign.kind == "crashing":
+        if sign.kind == "crashing":
             with server.queue(*queue) as opened:
                 for each in suspects(opened):
                     act = f"`rmq dead-letter {queue.name} {each.id}` sets it aside"
@@ -213,6 +216,8 @@ def _why(server: Server, queue: Registered, row: dict[str, Any], *, named: bool)
                     yield f"{queue.name}: {each.id} expired {each.expired} times{at_one}; {act}"
 
 
+_TOLD = 10
+"""How many reasons an overview tells."""
 _MOST_GROUPS, _TOP = 1000, 3
 
 
@@ -262,8 +267,20 @@ def leases(queue: Queue, *, count: Count = 100, at: At) -> None:
         show(records.LEASES, rows, f"no consumer holds messages of {queue}")
     if len(found) == count:
         note(f"these are the first {counted(count, 'lease')}: --count shows more")
+    for text in _sums([lease for lease, _ in found]) if len(found) > _MANY_LEASES else ():
+        note(text)
     if holders:
         show(records.HOLDERS, map(records.holder_row, holders), "")
+
+
+_MANY_LEASES = 10
+
+
+def _sums(leases: Sequence[LeaseInfo]) -> Iterator[str]:
+    """Yield how many of these leases and messages the owners with the most leases hold."""
+    for owner, many in Counter(lease.owner for lease in leases).most_common(_TOP):
+        held = sum(lease.count - lease.settled for lease in leases if lease.owner == owner)
+        yield f"{owner or 'no owner'}: {counted(many, 'lease')}, {counted(held, 'message')}"
 
 
 def groups(queue: Queue, *, count: Count = 20, at: At) -> None:
@@ -283,8 +300,9 @@ def clients(queue: Queue, *, count: Count = 100, at: At) -> None:
     """Show which programs consume from a queue and publish to it: host, version, settings, and when they were there.
 
     A program records itself with its first call and then once a minute, along with a call that it makes anyway. A
-    consumer that was not there for two minutes is gone, or hangs: one that waits or works makes calls. A publisher is
-    there when it publishes.
+    consumer that was not there for two minutes is gone, or hangs: one that waits or works makes calls. One whose work
+    hangs is there while its heartbeats go on: `rmq leases` shows that it settles nothing. A publisher is there when it
+    publishes.
     """
     with at.queue(queue) as opened:
         if not can(opened, "clients"):

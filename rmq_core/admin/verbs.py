@@ -122,7 +122,7 @@ VERBS = {
             " the messages are ready again, or dead letters if it was their last. {holder} can no longer settle them."
             " Right for a holder that crashed at work or hangs; a release counts no delivery.",
             answer=lambda report: {"expired": report.settled, "dead": report.dead},
-            done="gave back {messages} of {queue}",
+            done="gave back {messages} of {queue}, with a failed delivery",
             outcome="messages taken from the holder: {expired}, of which dead letters now: {dead}",
             past="expired",
         ),
@@ -145,7 +145,7 @@ VERBS = {
             " {holder} can no longer settle them; what it claims meanwhile stays: stop it first. Right for a holder"
             " that crashed at work or hangs; a release counts no delivery.",
             answer=lambda report: {"expired": report.settled, "dead": report.dead},
-            done="gave back {messages} of {queue} that {owner} held",
+            done="gave back {messages} of {queue} that {owner} held, with a failed delivery",
             outcome="messages taken from the holder: {expired}, of which dead letters now: {dead}", past="expired",
         ),
         Verb(

@@ -53,7 +53,8 @@ class Trend(NamedTuple):
     crashes: in how many of the last 15 minutes leases expired or were expired, as those of holders that were killed;
     calm: in how many minutes since then none did.
     failed, acked: how many deliveries of these minutes failed, and how many messages were acked. idle: for how many
-    seconds nobody has claimed; None if neither a history nor a consumer's record tells.
+    seconds nobody has claimed; None if neither a history nor a consumer's record tells. lone: whether programs are
+    known that use the queue, and none of them has consumed for a day.
     """
 
     dead: int = 0
@@ -64,6 +65,7 @@ class Trend(NamedTuple):
     failed: int = 0
     acked: int = 0
     idle: float | None = None
+    lone: bool = False
 
     @property
     def crashing(self) -> bool:
@@ -93,6 +95,7 @@ def trend_in(
         failed=sum(point.nacked + point.reclaimed + point.taken_over for point in lately),
         acked=sum(point.acked for point in lately),
         idle=_idle(points, now, clients),
+        lone=bool(clients) and not any(each.role == "consumer" for each in clients),
     )  # fmt: skip
 
 
@@ -136,12 +139,17 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[Sig
         "old": _OLD.format(lasting(age), lasting(target)) if target is not None and age > target else None,
         "growing": _GROWING.format(trend.grown) if trend.grown > limits.growth else None,
         "held": _HELD.format(lasting(held), lasting(longest)) if longest is not None and held > longest else None,
-        "unclaimed": _UNCLAIMED.format(lasting(idle) if idle < 3540 else "an hour or more") if waits else None,
+        "unclaimed": _unclaimed(idle, lone=trend.lone) if waits else None,
         "paused": "paused: claims return no messages until it is resumed" if row.get("paused") else None,
         "isolated": _ISOLATED.format(row["isolated"]) if row.get("isolated") else None,
         "dead": _dead(dead, newest) if dead and not recent else None,
     }
     return [Sign(kind, text) for kind, text in found.items() if text is not None]
+
+
+def _unclaimed(idle: float, *, lone: bool) -> str:
+    text = _UNCLAIMED.format(lasting(idle) if idle < 3540 else "an hour or more")
+    return f"{text}: no program is known that consumes" if lone else text
 
 
 def _crashing(trend: Trend) -> str:

@@ -90,6 +90,11 @@ def test_nobody_has_claimed_for_as_long_as_messages_have_waited(age: float, sinc
             "the oldest message has waited for 1 h 30 min, longer than the target of 10 min",
         ),
         ({"oldest_age": 9e9}, Trend(idle=9e9), "messages are ready, and nobody has claimed any for an hour or more"),
+        (
+            {"oldest_age": 90.0},
+            Trend(idle=9e9, lone=True),
+            "messages are ready, and nobody has claimed any for 90 s: no program is known that consumes",
+        ),
     ],
 )
 def test_a_reason_says_in_words_what_happened(numbers: dict[str, Any], trend: Trend, text: str) -> None:
@@ -141,7 +146,8 @@ def test_without_a_history_the_newest_record_of_a_consumer_tells_whether_anybody
 ) -> None:
     clients = [Client("consumer", "host", 1, "1.0", "", AT - timedelta(seconds=age)) for age in ages]
     clients.append(Client("publisher", "host", 2, "1.0", "", AT))
-    assert trend_in(points(None, None), AT, clients=clients).idle == idle
+    found = trend_in(points(None, None), AT, clients=clients)
+    assert (found.idle, found.lone) == (idle, not ages)
 
 
 def test_deliveries_fail_by_nacks_by_expiry_and_by_takeovers_of_the_last_quarter_of_an_hour() -> None:
