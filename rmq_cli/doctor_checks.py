@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -171,7 +171,7 @@ class Allowed(NamedTuple):
     channels: bool | None = None
 
 
-UNKNOWN, ANY = Allowed(), needed(DEFAULT, None)
+UNKNOWN = Allowed()
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Facts:
     appendfsync: str | None = None
     skew_s: float | None = None
     user: str | None = None
-    needs: Requirements = ANY
+    needs: Requirements = field(default_factory=lambda: needed(DEFAULT, None))
     allowed: Allowed = UNKNOWN
     clients: tuple[str, ...] | None = None
     """The library name of each connection."""
@@ -353,10 +353,10 @@ def _persistence(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.WARN, what, f"snapshots ({facts.save})", f"a crash loses what came after the last one: {on}"
         )
-    for field in ("rdb_last_bgsave_status", "aof_last_write_status"):
-        if info.get(field, "ok") != "ok":
+    for status in ("rdb_last_bgsave_status", "aof_last_write_status"):
+        if info.get(status, "ok") != "ok":
             yield Finding(
-                Level.FAIL, what, f"{field}: {info[field]}", "Redis refuses writes then: see its log and its disk"
+                Level.FAIL, what, f"{status}: {info[status]}", "Redis refuses writes then: see its log and its disk"
             )
 
 
