@@ -48,7 +48,7 @@ export function ask({ title, body, action, kind = "primary", typed, problem }) {
     open = box;
     box.showModal();
     check();
-    (box.querySelector("textarea, input:required") ?? go).focus();
+    (box.querySelector("textarea, input") ?? go).focus(); // typing must not press the button; Enter in a field does
   });
 }
 
