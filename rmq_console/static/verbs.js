@@ -37,7 +37,7 @@ export function moveButton({ connection, queue, lacks }, then) {
 
 const MOVE = {
   label: "Move…", picture: "task", asks: "Move the messages of {it}?", warns: false,
-  explains: "All messages of {queue} that no consumer holds go into another queue, with their ids, histories and delays; a new name makes a queue.",
+  explains: "All messages of {queue} that no consumer holds go into another queue, with their ids, histories and delays; a new name makes a queue with the same settings. Deduplication keys stay. Publishers go on here: stop them first.",
   takes: [{ name: "target", help: "The name of the other queue.", kind: "str", required: true }],
 };
 

@@ -30,6 +30,7 @@ class MoveReport(NamedTuple):
 def move(source: Any, target: Any, version: str, most: int) -> MoveReport:
     """Move all messages but those that consumers hold into another queue; the source has to be paused.
 
+    A target of the same discipline that is empty and stores no settings gets those of the source, but for its shards.
     The ways of `rmq export`, `rmq import` and `rmq purge --exported`, with a file that is deleted at the end. If it
     fails before it deletes, nothing is lost: a repetition goes on. most: how many messages may be moved at once.
     Raises Unsupported for a source that is not `leased`, and for a target that takes no imports; ConfigurationError.
@@ -49,6 +50,7 @@ def move(source: Any, target: Any, version: str, most: int) -> MoveReport:
         file.writelines(made.lines())
         file.seek(0)
         into.check(ExportFile(file))
+        _equip(source, target)
         file.seek(0)
         into.run(ExportFile(file))
         into.forget()  # so that messages that come back can be moved again
@@ -56,6 +58,13 @@ def move(source: Any, target: Any, version: str, most: int) -> MoveReport:
         where = matches_of(ids_in(ExportFile(file)))
         deleted = sum(source.admin.purge(state, where=match) for state, match in where.items())
     return MoveReport(made.counts.total(), made.counts.total() - deleted, made.before.leased)
+
+
+def _equip(source: Any, target: Any) -> None:
+    stored = {name: value for name, value in source.admin.settings().stored.items() if name != "shards"}
+    is_new = source.discipline == target.discipline and not any(target.stats()[:5])
+    if stored and is_new and not target.admin.settings().stored:
+        target.admin.configure(**stored)
 
 
 def ids_in(read: ExportFile) -> dict[str, set[str]]:

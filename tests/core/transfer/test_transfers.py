@@ -411,6 +411,21 @@ def test_a_move_takes_all_but_what_is_held_to_the_other_queue_and_back_and_again
     source.ack(held)
 
 
+def test_a_move_into_a_new_queue_takes_the_stored_settings_along_but_changes_no_used_queue(world: World) -> None:
+    source, used, new = world.queue(), world.queue("used"), world.queue("new")
+    source.admin.configure(max_deliveries=4, groups="fair")
+    source.publish("x", group="a")
+    used.publish("y")
+    for queue in (source, new):
+        queue.admin.pause()
+    assert move(source, new, "0", 10).moved == 1
+    stored = "groups=fair, max_deliveries=4"
+    assert [each.admin.settings().plain["settings"] for each in (source, new, used)] == [stored, stored, "nothing"]
+    assert new.admin.groups()[0].name == "a"
+    assert move(new, used, "0", 10).moved == 1
+    assert used.admin.settings().stored == {}
+
+
 def test_a_move_that_was_interrupted_is_repeated_and_moves_each_message_once(world: World) -> None:
     source, target = stocked(world), world.queue("target", LeasedConfig(max_ready=1500))
     before = picture(world.client, "q")
