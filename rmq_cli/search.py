@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
@@ -99,6 +100,10 @@ def search(
         with watched("found") as watch:
             hits = list(_hits(opened, states, where, count, watch))
     _show(queue, hits, where, as_json=at.as_json)
+    if not hits and where.reason and "*" not in where.reason:
+        note(f"a reason matches as a whole: try --reason '*{where.reason}*'")
+    if not hits and where.text and re.search(r'": |", "', where.text):
+        note("JSON is stored without spaces, as in --text '\"customer\":3'")
     if len(hits) == count:
         note(f"these are the first {counted(count, 'message')}: --count shows more")
     watch.end()

@@ -41,6 +41,7 @@ export function searchPanel({ where, asked, onChange }) {
     explain.hidden = field.value !== "message_id" || Boolean(lacks.why);
   }
   field.addEventListener("change", fit);
+  state.addEventListener("change", () => status.textContent && input.value.trim() && form.requestSubmit());
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     if (!input.value.trim()) return input.focus();
@@ -53,17 +54,18 @@ export function searchPanel({ where, asked, onChange }) {
 
   async function run(target, match) {
     const mine = (running = Date.now() + Math.random());
-    const seen = { scanned: 0, total: 0, found: 0, moved: false };
+    const seen = { scanned: 0, total: 0, found: 0, moved: false, states: [] };
     const targets = target === ANY ? STATES.map(([id]) => id).filter((id) => id !== ANY) : [target];
     results.replaceChildren();
     deeds.replaceChildren();
     stop.hidden = meter.hidden = false;
     try {
       for (const each of targets) if (running === mine) await look(mine, each, match, seen, targets.length > 1);
-      if (!seen.found && running === mine) results.replaceChildren(empty("search", "Nothing found", nothing(target)));
+      if (!seen.found && running === mine) results.replaceChildren(empty("search", "Nothing found", nothing(target, match)));
       if (match.message_id && seen.found === 1) results.querySelector("tr[tabindex]").click();
       tell(seen, running === mine ? "done" : "stopped");
-      if (seen.found && target !== ANY) deeds.replaceChildren(...matchingButtons({ ...where, target, match, what: what(match), onChange: changed }));
+      const only = seen.states.length === 1 ? seen.states[0] : null;
+      if (only) deeds.replaceChildren(...matchingButtons({ ...where, target: only, match, what: what(match), onChange: changed }));
     } catch (error) {
       toast(error.message, "failed");
       status.textContent = plain(error.message);
@@ -89,6 +91,7 @@ export function searchPanel({ where, asked, onChange }) {
       seen.scanned = before.scanned + page.scanned;
       seen.total = before.total + Math.max(page.total, page.scanned);
       list.hidden = !body.children.length;
+      if (page.messages.length && seen.states.at(-1) !== target) seen.states.push(target);
       meter.value = seen.total ? seen.scanned / seen.total : 1;
       tell(seen, "");
     } while (after !== null);
@@ -101,7 +104,13 @@ export function searchPanel({ where, asked, onChange }) {
     status.textContent = `${count(found, "message")} found${listed}; ${seen}${how === "stopped" ? ", then stopped" : ""}.${shaky}`;
   }
 
-  const nothing = (target) => target === ANY ? "No message matches. It may have been acked already: Why? tells by its id. JSON is stored without spaces, as in \"customer\":3." : `No ${target === "dead" ? "dead letter" : `${target} message`} matches. It may be in another state, or done.`;
+  /** What to try next. */
+  function nothing(target, { text, reason }) {
+    const which = target === ANY ? "message" : target === "dead" ? "dead letter" : `${target} message`;
+    const where = target === ANY ? "It may have been acked already: search by Id, then Why?." : "It may be in another state, or done.";
+    const how = reason && !reason.includes("*") ? ` A reason matches as a whole: try *${reason}*.` : text ? " JSON is stored without spaces, as in \"customer\":3." : "";
+    return `No ${which} matches. ${where}${how}`;
+  }
   const what = (match) => Object.entries(match).map(([name, value]) => (["reason", "group"].includes(name) ? value : `${FIELDS[name][0]}: ${value}`)).join("\n");
 
   async function changed() {

@@ -163,6 +163,8 @@ def test_a_search_looks_everywhere_and_says_where_it_found_a_message(rmq: Rmq, q
     assert "aaa the middle bbb".replace(" ", "") in rmq("search", "orders", "--text", "the middle").out.replace(" ", "")
     assert len(rmq("search", "orders", "--id", "id-1", "--id", "ready-2", "--json").records) == 2
     assert rmq("search", "orders", "--text", "nothing").out == "no message of orders meets these conditions\n"
+    assert "without spaces" in rmq("search", "orders", "--text", '"n": 9').err
+    assert "try --reason '*imeout*'" in rmq("search", "orders", "--reason", "imeout").err
     limited = rmq("search", "orders", "--text", '"n"', "--count", "2")
     assert "these are the first 2 messages" in limited.err
     assert rmq("search", "orders").code == 2

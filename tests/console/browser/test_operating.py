@@ -117,12 +117,14 @@ def test_a_queue_is_paused_and_resumed_and_both_are_marked_in_its_history(
     queue = opened("work")
     queue.publish("x")
     screen.open("work", "history")
-    for verb, done in (("Pause", "work is paused"), ("Resume", "work is resumed")):
-        screen.shows(verb, ".heading .deeds")
-        screen.click(".heading .deeds button")
-        screen.shows(verb, "dialog h2")
-        screen.click("dialog .primary")
-        screen.shows(done, "#toasts")
+    screen.click(".heading .deeds button")
+    screen.shows("Pause", "dialog h2")
+    screen.press(*"deploy 41 fails", Keys.ENTER)  # a space presses no button
+    screen.shows("paused by changer (console): deploy 41 fails", ".note.pause")
+    screen.click(".heading .deeds button")
+    screen.shows("Resume", "dialog h2")
+    screen.click("dialog .primary")
+    screen.shows("work is resumed", "#toasts")
     screen.button("Mark").click()
     screen.find("dialog input").send_keys(HOSTILE)
     screen.click("dialog .primary")
@@ -282,6 +284,22 @@ def test_a_search_of_all_states_shows_each_with_the_text_around_the_hit(screen: 
     headings = [each.text for each in screen.all(".searched") if each.is_displayed()]
     assert headings == ["Dead letters", "Ready", "Delayed", "Leased"]
     assert screen.find("table.leased .payload code").text.startswith("…xxxxxxxxxxxxxxxxxxxxxxx order 4711 y")
+
+
+def test_dead_letters_are_redriven_from_a_search_of_all_states_by_a_part_of_their_reason(
+    screen: ConsoleScreen, opened: Opened
+) -> None:
+    queue = opened("work", max_deliveries=1)
+    bury(queue, "ConnectTimeout: warehouse.example.com")
+    bury(queue, "KeyError: 'vat'")
+    screen.open("work", "search", "in=any&by=reason&for=ConnectTimeout")
+    screen.shows("try *ConnectTimeout*", "main")
+    screen.open("work", "search", "in=any&by=reason&for=*ConnectTimeout*")
+    screen.shows("1 message found", ".found")
+    screen.click(".search-line .deeds button")
+    screen.click("dialog .primary")
+    screen.shows("1 dead letter is ready again", "#toasts")
+    assert queue.stats().dead == 1
 
 
 def test_hostile_text_is_shown_as_text(screen: ConsoleScreen, opened: Opened) -> None:
