@@ -300,9 +300,9 @@ def clients(queue: Queue, *, count: Count = 100, at: At) -> None:
     """Show which programs consume from a queue and publish to it: host, version, settings, and when they were there.
 
     A program records itself with its first call and then once a minute, along with a call that it makes anyway. A
-    consumer that was not there for two minutes is gone, or hangs: one that waits or works makes calls. One whose work
-    hangs is there while its heartbeats go on: `rmq leases` shows that it settles nothing. A publisher is there when it
-    publishes.
+    consumer that was not there for two minutes, or a third of a long lease, is gone, or hangs: one that waits or works
+    makes calls. One whose work hangs is there while its heartbeats go on: `rmq leases` shows that it settles nothing. A
+    publisher is there when it publishes.
     """
     with at.queue(queue) as opened:
         if not can(opened, "clients"):

@@ -15,7 +15,6 @@ from rmq_core.errors import MalformedMessage, UnknownPayloadKind
 from rmq_core.kernel.base import tools_of
 from rmq_core.orchestrate.attention import expiries
 from rmq_core.reports import (
-    PRESENT_FOR_S,
     Client,
     GroupStats,
     LeaseInfo,
@@ -203,7 +202,7 @@ def client_row(client: Client, processes: int = 1) -> tuple[object, ...]:
     """Return a client, or the last of several processes of one program, as a row under `CLIENTS`."""
     since = max(0.0, time.time() - client.at.timestamp())
     gone = ", gone or hangs" if client.role == "consumer" else ", idle or ended"
-    there = f"{ago(since)} ago" + (gone if since >= PRESENT_FOR_S else "")
+    there = f"{ago(since)} ago" + ("" if client.there else gone)
     pid = str(client.pid) if processes == 1 else f"{client.pid} and {processes - 1} more"
     about = (client.role, client.name or None, client.host, pid, client.version)
     return (*about, there, client.settings or None)

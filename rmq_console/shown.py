@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from rmq_console.host import HolderOf
@@ -12,7 +12,6 @@ from rmq_core.admin.verbs import Verb
 from rmq_core.messages import MESSAGE_FIELDS, Failure
 from rmq_core.orchestrate.attention import Sign
 from rmq_core.reports import (
-    PRESENT_FOR_S,
     Client,
     GroupStats,
     LeaseInfo,
@@ -58,8 +57,7 @@ def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:
 
 def client_shown(client: Client, processes: int) -> dict[str, Any]:
     """Return a client, how many processes of its program there were, and whether it is there now."""
-    since = (datetime.now(UTC) - client.at).total_seconds()
-    return {**client._asdict(), "at": ms_of(client.at), "processes": processes, "there": since < PRESENT_FOR_S}
+    return {**client._asdict(), "at": ms_of(client.at), "processes": processes, "there": client.there}
 
 
 def group_shown(group: GroupStats) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -211,6 +212,7 @@ class Differing(NamedTuple):
 
 PRESENT_FOR_S = 120.0
 """A client is there if it recorded itself within this time; it does so about once a minute."""
+_LEASE = re.compile(r"(?:^|, )lease=([\d.]+)s?(?:,|$)")
 
 
 class Client(NamedTuple):
@@ -229,18 +231,24 @@ class Client(NamedTuple):
     at: datetime
     name: str = ""
 
+    @property
+    def there(self) -> bool:
+        """Whether it was there within two minutes, or, with a long lease, since its last heartbeat was due."""
+        lease = _LEASE.search(self.settings)
+        longest_s = max(PRESENT_FOR_S, float(lease[1]) / 3 + PRESENT_FOR_S / 2) if lease else PRESENT_FOR_S
+        return (datetime.now(UTC) - self.at).total_seconds() < longest_s
+
 
 def programs(clients: Iterable[Client]) -> list[tuple[Client, int]]:
     """Return clients, each with how many it stands for: those that differ from it in their process alone.
 
-    One that was there within two minutes stands for itself, the first of the others for all of these: a program that
-    runs for a second each minute is not listed a thousand times.
+    One that is there stands for itself, the first of the others for all of these: a program that runs for a second each
+    minute is not listed a thousand times.
     """
     now = datetime.now(UTC)
     found: dict[tuple[object, ...], tuple[Client, int]] = {}
     for each in clients:
-        there = (now - each.at).total_seconds() < PRESENT_FOR_S
-        same = each._replace(at=now, pid=each.pid if there else 0)
+        same = each._replace(at=now, pid=each.pid if each.there else 0)
         first, count = found.get(same, (each, 0))
         found[same] = (first, count + 1)
     return list(found.values())

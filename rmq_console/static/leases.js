@@ -119,7 +119,7 @@ function severalOf(leases) {
 export function clientTable() {
   const body = h("tbody");
   const labels = ["Program", "Host", "Version", "Last seen", "Settings that it passes"].map((label) => h("th", { scope: "col" }, label));
-  const about = h("p.order-note", {}, "Consumers that wait or work, and publishers, record themselves once a minute. A consumer not seen for two minutes is gone or hangs. A publisher not seen for two minutes is idle, or has ended.");
+  const about = h("p.order-note", {}, "Consumers that wait or work, and publishers, record themselves once a minute. A consumer not seen for two minutes, or a third of a long lease, is gone or hangs. A publisher not seen for two minutes is idle, or has ended.");
   const element = h("section.of-groups.clients", { hidden: true, "aria-label": "Clients" }, h("h2", {}, "Clients"), about, h("div.card.scroll", {}, h("table.clients", {}, h("thead", {}, h("tr", {}, labels)), body)));
 
   function show(clients = []) {

@@ -181,7 +181,7 @@ VERBS = {
             "configure", "configure", "queue", "settings that are stored with it",
             takes=(
                 Argument(
-                    "settings", "Settings to store, as max_deliveries=5; none shows those in force.", list,
+                    "settings", "Settings to store, as max_deliveries=5.", list,
                     metavar="NAME=VALUE",
                 ),
                 Argument("reset", "Settings to store no longer: their names, separated by commas.", metavar="NAMES"),

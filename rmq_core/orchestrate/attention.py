@@ -132,7 +132,7 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[Sig
     recent = trend.dead or (newest is not None and newest < limits.dead_within)
     found = {
         "error": "" if "error" in row else None,
-        "dying": _dying(trend.dead, limits.dead_within) if dead and recent else None,
+        "dying": _dying(dead, trend, limits.dead_within) if dead and recent else None,
         "crashing": _crashing(trend) if trend.crashing else None,
         "failing": _failing(trend.failed, trend.acked) if failing else None,
         "expired": "expired lease: no consumer has taken its messages back yet" if row.get("late") else None,
@@ -244,11 +244,10 @@ def _many(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def _dying(dead: int, within: float) -> str:
+def _dying(dead: int, trend: Trend, within: float) -> str:
     span = lasting(within)
-    return (
-        f"{_many(dead, 'dead letter')} in the last {'hour' if span == '1 h' else span}" if dead else "a new dead letter"
-    )
+    lately = f"{_many(trend.dead, 'dead letter')} in the last {'hour' if span == '1 h' else span}"
+    return lately if trend.dead else _dead(dead, trend.newest)
 
 
 def _failing(failed: int, acked: int) -> str:

@@ -80,7 +80,7 @@ def test_nobody_has_claimed_for_as_long_as_messages_have_waited(age: float, sinc
     ("numbers", "trend", "text"),
     [
         ({"dead": 1}, Trend(dead=1), "1 dead letter in the last hour"),
-        ({"dead": 2}, Trend(newest=9.0), "a new dead letter"),
+        ({"dead": 2}, Trend(newest=9.0), "2 dead letters, the newest 9 s old"),
         ({"dead": 1_200}, Trend(newest=180_000.0), "1,200 dead letters, the newest 2 d 2 h old"),
         ({}, Trend(failed=6, acked=1), "6 deliveries failed in the last 15 minutes, and only 1 message was acked"),
         ({}, Trend(failed=1_000), "1,000 deliveries failed in the last 15 minutes, and no messages were acked"),
