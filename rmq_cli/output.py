@@ -24,6 +24,8 @@ from typing import Any, Self
 import typer
 from rich import box
 from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
@@ -216,6 +218,9 @@ def report(error: RedisMessageQueueError) -> Exit:
 _SHOW_S = 0.5
 
 
+_BACK = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+
+
 class ProgressLine:
     """Shows a number on a terminal, at most twice a second."""
 
@@ -228,12 +233,13 @@ class ProgressLine:
         if self._console.is_terminal and (now := time.monotonic()) >= self._next:
             self._next = now + _SHOW_S
             done = f"{self._done} {number:,} " if self._done else ""
-            self._console.print(f"\r{done}{besides}", end="")
+            self._console.control(_BACK)
+            self._console.print(f"{done}{besides}", end="")
 
     def close(self) -> None:
         """Clear the line."""
         if self._console.is_terminal and self._next:
-            self._console.print("\r" + " " * 60 + "\r", end="")
+            self._console.control(_BACK)
 
 
 @contextmanager

@@ -141,3 +141,12 @@ def test_a_name_like_that_of_another_queue_is_asked_about_before_it_becomes_a_qu
     assert terminal("publish", "ordres", "c").ends() == 0  # it is no new one any more
     assert terminal("publish", "invoices", "d").ends() == 0
     assert rmq("stats", "ordres", "--json").records[0]["ready"] == 2
+
+
+def test_progress_is_gone_when_the_answer_comes(rmq: Rmq, terminal: Callable[..., Terminal]) -> None:
+    rmq("publish", "q", "a")
+    search = terminal("search", "q", "--text", "nothing")
+    assert search.ends() == 0
+    *_, line = search.seen.strip().split("\x1b[2K")
+    assert line == "no message of q meets these conditions"
+    assert "found 0" in search.seen
