@@ -70,7 +70,7 @@ class Following:
     whether it was read. look_at: when to read it again. simple: whether operations need nothing done around them.
     differs: in what the program's config differs; say_at: when to record that. present_at: by role, when to record
     that the program uses the queue, empty once the server has refused it; unrecorded: the names that tell a role which
-    was not recorded yet; recording: whether that goes along with the read under way. client_name: of the program's
+    is to be recorded; recording: whether that goes along with the read under way. client_name: of the program's
     connection, empty without one.
     """
 
@@ -126,13 +126,13 @@ class Following:
 
     def take(self, reply: Any) -> None:
         """Apply the reply to `look`. Settings that may not be read, or that are none, leave the config as it is."""
-        self.look_at = monotonic() + INTERVAL_S
+        now = monotonic()
+        self.look_at = now + INTERVAL_S
         recording, self.recording = self.recording, False
-        if recording and isinstance(reply, Exception):
-            self.present_at, self.unrecorded = (
-                {},
-                frozenset(),
-            )  # a user that may not write the record may still read the settings, a second later
+        if refused := recording and isinstance(reply, Exception):
+            self.present_at = {}  # a user that may not write the record may still read the settings, a second later
+        self.unrecorded = _names(self.discipline, frozenset(role for role, at in self.present_at.items() if now >= at))
+        if refused:
             return
         if isinstance(reply, Exception):
             error = reply if isinstance(reply, RedisMessageQueueError) else translate(reply)

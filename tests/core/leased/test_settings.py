@@ -508,6 +508,19 @@ def test_a_program_records_itself_once_a_minute_with_a_write_that_it_sends_anywa
     assert recorded() > first
 
 
+def test_a_consumer_whose_nacks_read_the_settings_is_recorded_by_its_claims(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    world.client.delete(key("clients"))
+    engine_of(queue).present_at = dict.fromkeys(("publisher", "consumer"), -inf)  # as a minute later
+    soon(queue)
+    queue.nack(lease)
+    assert queue.admin.clients() == []
+    queue.claim()
+    assert [each.role for each in queue.admin.clients()] == ["consumer"]
+
+
 def test_looking_at_a_queue_is_not_using_it(world: World) -> None:
     queue = world.queue()
     for look in (queue.stats, queue.backlog, queue.admin.peek, queue.admin.leases):
