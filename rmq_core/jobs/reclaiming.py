@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from rmq_core.envelope.codec import nonce
-from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.state import GROUP, JobsEngine, check_text, refused
 from rmq_core.kernel.keys import check_name
-from rmq_core.kernel.settling import Reclaimed, expired, without_report
+from rmq_core.kernel.settling import Reclaimed, cause_of, expired, without_report
 from rmq_core.reports import SettleReport
 
 
@@ -25,13 +24,13 @@ def expire_lease(
     """Reclaim a lease by its id alone, as if its deadline had passed; an attempt is counted.
 
     The holder is fenced off. The report says how many jobs went back, and how many of them are dead letters now.
-    if_owner: only when this owner holds it, else raise LeaseOwnedByOther. reason: for the history of the jobs. Raises
-    LeaseLost when there is no such lease, LeaseAlreadySettled when it was acked as a whole. Workers hold jobs without a
-    lease.
+    if_owner: only when this owner holds it, else raise LeaseOwnedByOther. reason: for the history of the jobs, which
+    else names who did it. Raises LeaseLost when there is no such lease, LeaseAlreadySettled when it was acked as a
+    whole. Workers hold jobs without a lease.
     """
     name = check_name("lease_id", lease_id)
     required = {} if if_owner is None else {"only_of": check_text("if_owner", if_owner)}
-    done = yield from _reclaimed(engine, name, "1", one_line(reason or ""), **required)
+    done = yield from _reclaimed(engine, name, "1", cause_of(reason), **required)
     return (yield from expired(done, lease_id, if_owner, engine.keys.done(name)))
 
 

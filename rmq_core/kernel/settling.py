@@ -12,13 +12,14 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, Pipeline, text_of
 from rmq_core.kernel.keys import check_name
 from rmq_core.messages import Lease, token_of
 from rmq_core.observe.fact import Act
-from rmq_core.observe.history import BREAKER
+from rmq_core.observe.history import BREAKER, actor
 from rmq_core.policy import Breaker, moment
 from rmq_core.reports import LeaseInfo, Outcome, SettledRecord, SettleReport
 
@@ -78,6 +79,11 @@ def end_each(ids: Iterable[str], end: Callable[[str], Exchange[SettleReport]]) -
             report = yield from end(lease_id)
             settled, dead = settled + report.settled, dead + report.dead
     return SettleReport(settled, dead)
+
+
+def cause_of(reason: str | None) -> str:
+    """Return why somebody expired a lease, as the history of its messages has it: the reason, or who it was."""
+    return one_line(reason) or one_line(f"by {actor()}")
 
 
 def expired(done: Reclaimed, lease_id: str, if_owner: str | None, record: bytes) -> Exchange[SettleReport]:

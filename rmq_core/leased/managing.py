@@ -33,7 +33,7 @@ from rmq_core.kernel.selecting import (
     redrive_all,
     wanted_ids,
 )
-from rmq_core.kernel.settling import end_each, expired, without_report
+from rmq_core.kernel.settling import cause_of, end_each, expired, without_report
 from rmq_core.kernel.transfer import Cursor, list_page
 from rmq_core.leased.claiming import join, owner_of, reenter, seize
 from rmq_core.leased.explaining import find_held, in_lease
@@ -535,12 +535,12 @@ def expire_lease(
 
     Use it when the holder is known to have crashed, `release_lease` when it was stopped on purpose. The holder is
     fenced off. The report says how many messages went back, and how many of them are dead letters now. if_owner: only
-    when this owner holds it, else raise LeaseOwnedByOther. reason: for the history of the messages. Raises LeaseLost
-    when there is no such lease, LeaseAlreadySettled when it was acked as a whole.
+    when this owner holds it, else raise LeaseOwnedByOther. reason: for the history of the messages, which else names
+    who did it. Raises LeaseLost when there is no such lease, LeaseAlreadySettled when it was acked as a whole.
     """
     name = check_name("lease_id", lease_id)
     required = {} if if_owner is None else {"only_of": owner_of("if_owner", if_owner)}
-    done = yield from reclaim_lease(engine, name, "2", one_line(reason or ""), **required)
+    done = yield from reclaim_lease(engine, name, "2", cause_of(reason), **required)
     return (yield from expired(done, lease_id, if_owner, engine.keys.done(name)))
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from rmq_core.envelope.export_record import StoredPage
 from rmq_core.envelope.matching import Match
-from rmq_core.envelope.payloads import key_digest, one_line
+from rmq_core.envelope.payloads import key_digest
 from rmq_core.errors import ConfigurationError, LeaseLost, LeaseOwnedByOther, RedisMessageQueueError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.kernel.keys import check_name
-from rmq_core.kernel.settling import Reclaimed, end_each, expired
+from rmq_core.kernel.settling import Reclaimed, cause_of, end_each, expired
 from rmq_core.kernel.transfer import Cursor
 from rmq_core.leased import managing, transfer
 from rmq_core.leased.claiming import owner_of, reenter
@@ -183,7 +183,7 @@ def expire_lease(
         one = managing.expire_lease(shards.engines[name], lease_id, if_owner=if_owner, reason=reason)
         return (yield from shards.at(name, one))
     required = "0" if if_owner is None else "1"
-    done = yield from reclaim_home(engine, lease_id, required, owner_of("if_owner", if_owner), one_line(reason or ""))
+    done = yield from reclaim_home(engine, lease_id, required, owner_of("if_owner", if_owner), cause_of(reason))
     return (yield from expired(done, lease_id, if_owner, engine.keys.done(lease_id)))
 
 

@@ -16,6 +16,7 @@ from rmq_core import (
 )
 from rmq_core.errors import PayloadTooLarge
 from rmq_core.leased.managing import expire_lease
+from rmq_core.observe.history import actor
 from rmq_core.reports import SettleReport
 from tests.core.leases import drain, engine_of, key, payloads, run, snapshot
 from tests.core.worlds import World
@@ -38,6 +39,7 @@ def test_an_expired_lease_gives_its_messages_back_and_counts_the_delivery(world:
     assert queue.admin.expire_lease("job") == SettleReport(2, 0)
     assert [(message.payload, message.deliveries) for message in queue.admin.peek(3)] == [("a", 1), ("b", 1), ("c", 0)]
     assert queue.admin.peek()[0].history[-1][::2] == ("expired", "gone")
+    assert queue.admin.peek()[0].history[-1].reason == f"by {actor()}", "not as a lease that expires by itself"
     assert queue.stats().leases == 0
     with pytest.raises(LeaseLost):
         queue.ack(lease)
