@@ -217,7 +217,7 @@ def _why(server: Server, queue: Registered, row: dict[str, Any]) -> Iterator[str
 
 
 _TOLD = 10
-"""How many reasons an overview tells."""
+"""For how many queues `rmq stats` without names shows a reason."""
 _MOST_GROUPS, _TOP = 1000, 3
 
 

@@ -239,7 +239,7 @@ _AT_EXIT_S = 1.0
 
 @atexit.register
 def _send_all_counts() -> None:
-    """Send what queues that nobody closed counted in their last second; this takes a second at most."""
+    """Flush the counts of the queues that the program did not close. It takes at most a second."""
     until = monotonic() + _AT_EXIT_S
     for queue in list(_open):
         if monotonic() < until:
@@ -264,8 +264,8 @@ class Connected(QueueBase[E]):
                 self._driver.run(self._extend_all(self._engine, leases), Patience(0))
             )
         finally:
-            if self._tally is not None and self._tally.noted and self._driver.connected:
-                await awaited(self._driver.run(flush(self._recorder), one_attempt()))
+            if self._tally is not None and self._tally.noted:
+                await awaited(self._send_counts())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
                 await self._close_clients()
         return extended
@@ -282,7 +282,7 @@ class Connected(QueueBase[E]):
 
     @Twin
     async def _send_counts(self) -> None:
-        """Add what was counted since the last flush to the history."""
+        """Flush the counts to the history."""
         if self._tally is not None and self._driver.connected:
             await awaited(self._driver.run(flush(self._recorder), one_attempt()))
 

@@ -210,7 +210,7 @@ class Differing(NamedTuple):
     at: datetime
 
 
-PRESENT_FOR_S = 120.0
+_PRESENT_FOR_S = 120.0
 """A client is there if it recorded itself within this time; it does so about once a minute."""
 _LEASE = re.compile(r"(?:^|, )lease=([\d.]+)s?(?:,|$)")
 
@@ -235,7 +235,7 @@ class Client(NamedTuple):
     def there(self) -> bool:
         """Whether it was there within two minutes, or, with a long lease, since its last heartbeat was due."""
         lease = _LEASE.search(self.settings)
-        longest_s = max(PRESENT_FOR_S, float(lease[1]) / 3 + PRESENT_FOR_S / 2) if lease else PRESENT_FOR_S
+        longest_s = max(_PRESENT_FOR_S, float(lease[1]) / 3 + _PRESENT_FOR_S / 2) if lease else _PRESENT_FOR_S
         return (datetime.now(UTC) - self.at).total_seconds() < longest_s
 
 

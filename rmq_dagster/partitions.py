@@ -64,7 +64,7 @@ def only_queue(queue: str | QueuePartitions) -> str | None:
 
 
 def stats_of(opened: WorkQueue, groups: Sequence[str] | None) -> QueueStats:
-    """Return what a queue holds. Of a group: what waits in it; dead letters and leases are those of the queue."""
+    """Return the numbers of a queue; with `groups`, the ready messages of the first, and the queue's dead letters."""
     stats = opened.stats()
     if groups is None or not isinstance(opened, LeasedQueue):
         return stats

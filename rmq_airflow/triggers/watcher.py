@@ -111,9 +111,9 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
             await asyncio.sleep(self.repeat_interval)  # a claim ends the rest
 
     async def _look(self) -> dict[str | None, Backlog]:
-        """Return what is enough work: of each partition, at once; or of each group, or of all under None, after a wait.
+        """Return the backlogs that reach the threshold, by partition or group; under None without these.
 
-        Partitions and groups are named.
+        For partitions it returns at once, else it waits until a backlog reaches the threshold.
         """
         where = self.redis_queue_conn_id, self.redis_queue, self.log
         enough = Threshold(self.min_messages, self.max_age)

@@ -43,22 +43,19 @@ ROLES = {
     name: role
     for role, names in (
         ("publisher", "accept accept_staged add add_native publish publish_many publish_staged stage"),
-        (
-            "consumer",
-            "ack claim claim_next extend fail heartbeat turn BLMOVE XREADGROUP",
-        ),
+        ("consumer", "ack claim claim_next extend fail heartbeat turn BLMOVE XREADGROUP"),
     )
     for name in names.split()
 }
 """What a program is that calls an operation or a script of that name, or sends that command.
 
-Operators call some that consumers call, too, to release a lease or to take a message out of it: these are left out.
+Scripts that both consumers and operators call, as to release a lease, are left out.
 """
 
 
 @cache
 def _names(discipline: str, roles: frozenset[str]) -> frozenset[str]:
-    """Return the names of operations, commands and scripts of a discipline that tell one of these roles."""
+    """Return the operations, commands and scripts of a discipline that only a program with one of these roles calls."""
     names = [name for name, role in ROLES.items() if role in roles]
     return frozenset([*names, *(f"{discipline}/{name}" for name in names)])
 
@@ -69,8 +66,8 @@ class Following:
     own: the program's config. config: the one in force. stored: the text that was read last, None for none. known:
     whether it was read. look_at: when to read it again. simple: whether operations need nothing done around them.
     differs: in what the program's config differs; say_at: when to record that. present_at: by role, when to record
-    that the program uses the queue, empty once the server has refused it; unrecorded: the names that tell a role which
-    is to be recorded; recording: whether that goes along with the read under way. client_name: of the program's
+    that the program uses the queue, empty once the server has refused it; unrecorded: the names whose role has to
+    be recorded now; recording: whether that goes along with the read under way. client_name: of the program's
     connection, empty without one.
     """
 

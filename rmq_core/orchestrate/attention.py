@@ -54,7 +54,7 @@ class Trend(NamedTuple):
     calm: in how many minutes since then none did.
     failed, acked: how many deliveries of these minutes failed, and how many messages were acked. idle: for how many
     seconds nobody has claimed; None if neither a history nor a consumer's record tells. lone: whether programs are
-    known that use the queue, and none of them has consumed for a day.
+    known that use the queue, and none of them consumed within a day.
     """
 
     dead: int = 0
@@ -149,7 +149,7 @@ def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[Sig
 
 def _unclaimed(idle: float, *, lone: bool) -> str:
     text = _UNCLAIMED.format(lasting(idle) if idle < 3540 else "an hour or more")
-    return f"{text}: no program is known that consumes" if lone else text
+    return f"{text}: no known consumer" if lone else text
 
 
 def _crashing(trend: Trend) -> str:

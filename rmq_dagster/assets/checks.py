@@ -17,7 +17,7 @@ from rmq_dagster.partitions import QueuePartitions, groups_of, named_after, queu
 from rmq_dagster.resources import resource_in
 from rmq_dagster.runs.identity import PUBLICATION
 
-OF_QUEUE = ("dead_letters", "lease_age")  # of which a group has no number of its own
+OF_QUEUE = ("dead_letters", "lease_age")  # Redis counts these for the whole queue, not for each group
 COUNTS = ("messages", "waiting", "leased", "acked", "dead", "removed")
 
 

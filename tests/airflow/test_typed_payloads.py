@@ -1,4 +1,4 @@
-"""Tasks on a queue whose payloads have a type: what is refused at publish, and what others stored that does not fit."""
+"""Tasks on a typed queue: payloads that publish refuses, and stored payloads that do not fit the type."""
 
 from __future__ import annotations
 

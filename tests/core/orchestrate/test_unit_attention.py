@@ -93,7 +93,7 @@ def test_nobody_has_claimed_for_as_long_as_messages_have_waited(age: float, sinc
         (
             {"oldest_age": 90.0},
             Trend(idle=9e9, lone=True),
-            "messages are ready, and nobody has claimed any for 90 s: no program is known that consumes",
+            "messages are ready, and nobody has claimed any for 90 s: no known consumer",
         ),
     ],
 )
