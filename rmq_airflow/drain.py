@@ -19,6 +19,7 @@ from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import working_on
 from rmq_core import LeasedQueue, LeaseLost, Message
 from rmq_core.orchestrate import conclude
+from rmq_core.running import check_done
 
 FAILED_DELAY_S = 60.0  # without this delay, a drain would retry a failing message ten times within a second
 Ended = Literal["empty", "max_messages", "max_time"]
@@ -114,7 +115,7 @@ class Drain:
             batch.in_hand = [message]
             try:
                 with working_on(self._queue.name, [message]):
-                    function(message)
+                    result = function(message)
             except ENDS_DRAIN:
                 raise
             except Exception as error:
@@ -122,6 +123,7 @@ class Drain:
                 batch.nack(message, reason=reason_of(error), delay=self._delay)
                 self._check_failures(batch.failed)
             else:
+                check_done("`on_message`", result)
                 batch.check()
                 batch.ack(message)
 
@@ -130,7 +132,7 @@ class Drain:
         batch.in_hand = batch
         try:
             with working_on(self._queue.name, batch):
-                function(batch)
+                result = function(batch)
         except ENDS_DRAIN:
             raise
         except Exception as error:
@@ -138,6 +140,7 @@ class Drain:
             log.warning("A batch of %d messages failed: %s", len(batch), type(error).__name__, exc_info=True)
             batch.give_up(reason_of(error), delay=self._delay)
         else:
+            check_done("`on_batch`", result)
             batch.finish()
         self._check_failures(batch.failed)
 

@@ -27,7 +27,7 @@ from datetime import timedelta
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from rmq_core.batch import AsyncBatch, Batch
 from rmq_core.envelope.codec import P
@@ -200,8 +200,8 @@ class Run(ABC):
         """Return a context that keeps a lease alive, if the discipline can extend leases."""
 
     def blames(self, error: BaseException) -> bool:
-        """Return whether an error of the handler is a failure of its message."""
-        return isinstance(error, Exception)
+        """Return whether an error of the handler is a failure of its message; so is the end that a handler asks for."""
+        return isinstance(error, Exception | SystemExit)
 
     @contextmanager
     def stopping(self, on_signals: Callable[[], Stopping]) -> Iterator[None]:
@@ -270,8 +270,11 @@ class Run(ABC):
             given: Any = batch.lease.message if self.options.max_messages is None else batch
             if given is not batch and batch.lease.state.codec and not await self.call(batch.fits, given):
                 return None  # it is a dead letter now
-            if inspect.isawaitable(result := await self.call(self.handler, given)):
-                _refuse(result)
+            result = await self.call(self.handler, given)
+            try:
+                check_done("handler", result)
+            except ConfigurationError as error:  # it ends the run
+                raise Abandoned from error
         except BaseException as error:
             if not self.blames(error):
                 raise
@@ -407,11 +410,17 @@ def is_awaited(handler: Callable[..., object]) -> bool:
     )
 
 
-def _refuse(result: object) -> NoReturn:
-    """End the run, because an ack would lose the work that an awaitable has yet to do."""
+def check_done(name: str, result: object) -> None:
+    """Raise ConfigurationError if the function of this name returned something that has yet to do the work.
+
+    An ack would lose that work.
+    """
     if inspect.iscoroutine(result):
         result.close()  # without this, Python warns that it was never awaited
-    raise Abandoned from ConfigurationError("handler returned an awaitable; write it as `async def`")
+    if inspect.isawaitable(result):
+        raise ConfigurationError(f"{name} returned an awaitable; write it as `async def`, or call asyncio.run inside")
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise ConfigurationError(f"{name} returned a generator, which has not run yet; iterate over it inside")
 
 
 def _check(queue: Any, handler: object, options: RunOptions, *, asynchronous: bool) -> None:

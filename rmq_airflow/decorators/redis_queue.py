@@ -48,6 +48,7 @@ from rmq_airflow.metrics import report_counts, working_on
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue
 from rmq_core.orchestrate import Claimed, OnSettled, check_on_settled, conclude
+from rmq_core.running import check_done, is_awaited
 
 MESSAGES = "messages"
 SETTLED_BEFORE = "settled_before"
@@ -191,7 +192,9 @@ class RedisQueueDecoratedOperator(LinkedTask, QueueLineageMixin, ReleaseOnKillMi
         batch.in_hand = batch
         try:
             with working_on(batch.queue.name, batch):
-                value = self._handle_output(self._call(batch, context))
+                value = self._call(batch, context)
+                check_done("the function", value)
+                value = self._handle_output(value)
             self._check_output(value)
             batch.finish()
         except TaskKilled:
@@ -269,7 +272,7 @@ def _without_messages(function: Callable[..., Any]) -> Callable[..., Any]:
     parameter = signature.parameters.get(MESSAGES)
     if parameter is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigurationError(f"`{function.__name__}` must have a parameter `{MESSAGES}` for the messages")
-    if inspect.iscoroutinefunction(function):
+    if is_awaited(function):
         raise ConfigurationError(f"`{function.__name__}` must not be a coroutine function; call asyncio.run inside")
     others = [other for name, other in signature.parameters.items() if name != MESSAGES]
     place = list(signature.parameters).index(MESSAGES)

@@ -6,7 +6,6 @@ retry need not wait for them. A try that was killed leaves its lease to the retr
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -31,6 +30,7 @@ from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_core import ConfigurationError, LeasedConfig
+from rmq_core.running import is_awaited
 
 Count = Literal["claimed", "acked", "failed", "dead", "isolated"]
 COUNTED: tuple[Count, ...] = ("claimed", "acked", "failed", "dead", "isolated")
@@ -141,5 +141,5 @@ def _check_functions(on_message: Any, on_batch: Any) -> None:
     function = on_batch if on_message is None else on_message
     if not callable(function):
         raise ConfigurationError(f"`on_message` and `on_batch` must be functions, not {type(function).__name__}")
-    if inspect.iscoroutinefunction(function):
+    if is_awaited(function):
         raise ConfigurationError("`on_message` and `on_batch` must not be coroutine functions; call asyncio.run inside")

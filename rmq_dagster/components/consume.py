@@ -10,6 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from rmq_core import ConfigurationError, LeaseLost, Message
+from rmq_core.running import check_done, is_awaited
 from rmq_dagster.components.base import MessageAssetComponent, function_at
 from rmq_dagster.components.scaffolding import ConsumeScaffolder
 from rmq_dagster.runs.claiming import ClaimedBatch
@@ -79,7 +80,7 @@ class RedisQueueConsumeComponent(MessageAssetComponent):
     ) -> bool:
         """Return whether the function succeeded for a message; nack the message if not."""
         try:
-            function(message)
+            result = function(message)
         except THROUGH:
             raise
         except Exception as error:
@@ -88,12 +89,13 @@ class RedisQueueConsumeComponent(MessageAssetComponent):
             context.log.exception("Message %s failed and is nacked", message.id)
             batch.nack(message, reason=f"{type(error).__name__}: {error}"[:500])
             return False
+        check_done(self.function, result)
         return True
 
 
 def _called_with(function: Function, context: dg.AssetExecutionContext) -> Function:
     """Return the function with the context of the step bound, if it wants one. Raises ConfigurationError."""
-    if inspect.iscoroutinefunction(function):
+    if is_awaited(function):
         raise ConfigurationError("function must not be async: Dagster would ack messages before it has run")
     try:
         wants = "context" in inspect.signature(function).parameters

@@ -399,11 +399,36 @@ def test_invalid_arguments_are_refused_when_the_dag_is_parsed(options: dict[str,
         RedisQueueConsumeOperator(task_id="consume", **{"redis_queue": QUEUE, **options})
 
 
-def test_a_coroutine_function_is_refused_because_it_would_not_be_awaited() -> None:
-    async def work(message: Message) -> None: ...
+async def unawaited(message: Any) -> None: ...
 
+
+def forgetting(message: Any) -> Any:
+    return unawaited(message)
+
+
+def never_begun(message: Any) -> Any:
+    yield message
+
+
+class Awaited:
+    async def __call__(self, message: Any) -> None: ...
+
+
+@pytest.mark.parametrize("work", [unawaited, Awaited()])
+def test_a_coroutine_function_is_refused_because_it_would_not_be_awaited(work: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"asyncio\.run"):
         operator(on_message=work)
+
+
+@pytest.mark.parametrize("work", [forgetting, never_begun])
+@pytest.mark.parametrize("kind", ["on_message", "on_batch"])
+def test_a_function_whose_work_has_yet_to_be_done_acks_nothing(
+    queue: Any, connection: str, task_context: MakeContext, kind: str, work: Any
+) -> None:
+    queue.publish_many(["a", "b"])
+    with pytest.raises(ConfigurationError, match="returned a"):
+        consume(task_context, **{kind: work})
+    assert queue.stats().ready + queue.stats().delayed == 2
 
 
 @pytest.mark.parametrize(

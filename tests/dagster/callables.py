@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rmq_core import Message
@@ -31,3 +32,12 @@ def answered(batch: ClaimedBatch) -> int:
 
 async def awaited(message: Message) -> None:
     worked.append(message.payload)
+
+
+def not_awaited(message: Message) -> Any:
+    return awaited(message)
+
+
+def never_begun(message: Message) -> Iterator[None]:
+    worked.append(message.payload)
+    yield

@@ -130,6 +130,8 @@ def test_a_claim_of_which_no_payload_fits_its_type_calls_no_function_and_fails_t
     ("attributes", "complaint"),
     [
         ({"function": "awaited"}, "must not be async"),
+        ({"function": "not_awaited"}, "returned an awaitable"),
+        ({"function": "never_begun"}, "returned a generator"),
         ({"function": "no_such"}, "names 'no_such', which is no function in module 'tests.dagster.callables'"),
         ({"function": "answered", "per": "batch"}, "must return nothing, or a mapping"),
     ],

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -209,6 +210,21 @@ def test_a_handler_that_returns_an_awaitable_ends_the_run_and_its_message_is_rel
     with pytest.raises(ConfigurationError, match="returned an awaitable"):
         queue.run(handler, stop=threading.Event())
     assert [message.deliveries for message in queue.admin.peek()] == [0]
+
+
+def test_a_handler_that_ends_the_process_fails_its_message_and_the_run_goes_on(world: World) -> None:
+    def work(message: Any) -> None:
+        if message.payload == "bad":
+            sys.exit(5)
+
+    async def awaited(message: Any) -> None:
+        work(message)
+
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    queue.publish_many(["bad", "good"])
+    report = queue.run(awaited if world.flavour == "async" else work, until_empty=True)
+    assert (report.handled, report.dead) == (1, 1)
+    assert "SystemExit" in queue.admin.dead_letters()[0].history[-1].reason
 
 
 def test_retry_after_is_refused_by_a_discipline_without_delays(world: World) -> None:
