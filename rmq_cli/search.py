@@ -49,7 +49,7 @@ class Conditions(Options):
     ) -> None:
         self.ids = message_id or []
         given = {"text": text, "header": header, "reason": reason, "group": group}
-        self._given = {name: value for name, value in given.items() if value}
+        self._given = {name: value for name, value in given.items() if value is not None}
 
     def __bool__(self) -> bool:
         return bool(self.ids or self._given)
@@ -128,7 +128,7 @@ def _states(queue: Any, given: list[str] | None) -> list[str]:
     for name in given or ():
         if name not in able:
             raise ConfigurationError(f"--state must be one of {', '.join(able)}, not {name!r}")
-    return given or able
+    return list(dict.fromkeys(given or able))
 
 
 def _hits(queue: Any, states: list[str], where: Match, most: int, watch: Watched) -> Iterator[Hit]:

@@ -33,6 +33,7 @@ class ImportProgress(NamedTuple):
     """What the queue remembers of an import: how many messages of the file are imported, or left out, and stored.
 
     first: the digest of the first message. digest: that of all those messages. done: the file was imported to its end.
+    states: those whose messages are imported, with commas between them; "" for all.
     """
 
     done: bool = False
@@ -40,18 +41,21 @@ class ImportProgress(NamedTuple):
     stored: int = 0
     first: str = "-"
     digest: str = "-"
+    states: str = ""
 
     @classmethod
     def of(cls, record: str) -> ImportProgress:
         """Return the progress in a record, none for ''."""
         if not record:
             return cls()
-        state, lines, imported, first, digest = record.split(" ")
-        return cls(state == "done", int(lines), int(imported), first, digest)
+        progress, lines, imported, first, digest = record.split(" ")
+        state, _, states = progress.partition(":")
+        return cls(state == "done", int(lines), int(imported), first, digest, states)
 
     @property
     def record(self) -> str:
-        return f"{'done' if self.done else 'open'} {self.lines} {self.stored} {self.first or '-'} {self.digest}"
+        state = ("done" if self.done else "open") + (f":{self.states}" if self.states else "")
+        return f"{state} {self.lines} {self.stored} {self.first or '-'} {self.digest}"
 
 
 class ImportReport(NamedTuple):
@@ -100,9 +104,9 @@ class Import:
     def run(self, file: ExportFile, report: Report = lambda _: None) -> ImportReport:
         """Import a file, or what earlier runs left of it; `report` gets how many of its messages are done.
 
-        Raises ImportConflict for another file than the one that was begun, PayloadError for a message that the
-        queue cannot store, ExportDamaged for a truncated file. What comes before in the file is imported then,
-        and a later run goes on behind it.
+        Raises ImportConflict for another file than the one that was begun, or for other states of it, PayloadError for
+        a message that the queue cannot store, ExportDamaged for a truncated file. What comes before in the file is
+        imported then, and a later run goes on behind it.
         """
         record, self._now_ms = tools_of(self._queue).import_progress(self.name)
         progress = start = self._start(file, ImportProgress.of(record))
@@ -110,7 +114,7 @@ class Import:
         for chunk in self._chunks(file, start):
             if chunk.entries:
                 stored = progress.stored + len(chunk.entries)
-                progress = ImportProgress(False, chunk.lines, stored, file.first, chunk.digest)
+                progress = ImportProgress(False, chunk.lines, stored, file.first, chunk.digest, start.states)
                 record = self._store(record, progress, chunk.entries)
                 _count(counts, chunk)
             report(file.messages)
@@ -126,11 +130,18 @@ class Import:
 
     def _start(self, file: ExportFile, known: ImportProgress) -> ImportProgress:
         """Return the progress to go on from. After a finished import, another file is a new import."""
-        fresh = ImportProgress(first=file.first)
-        if not known.lines or known.first == file.first:
-            return known if known.lines else fresh
-        if known.done:
+        states = ",".join(sorted(self._options.states or ()))
+        fresh = ImportProgress(first=file.first, states=states)
+        if not known.lines or (known.done and known.first != file.first):
             return fresh
+        if known.first == file.first:
+            if known.states == states:
+                return known
+            raise ImportConflict(
+                f"the import {self.name!r} into {self._queue.name!r} was begun with"
+                f" {known.states.replace(',', ' and ') or 'all states'} of this file; what it left out stays out under"
+                " this name: repeat it with the same states, or choose another name with --as for others"
+            )
         raise self._conflict(f"{known.lines:,} messages of another file were imported")
 
     def _chunks(self, file: ExportFile, start: ImportProgress) -> Iterator[_Chunk]:

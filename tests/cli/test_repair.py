@@ -192,6 +192,28 @@ def test_a_selection_is_exported_and_imported(rmq: Rmq, queue: LeasedQueue) -> N
     assert len(rmq("export", "orders", "--text", "ready").out.splitlines()) == 3
 
 
+def test_the_rest_of_a_file_is_not_taken_for_imported_when_other_states_are_asked_for(
+    rmq: Rmq, queue: LeasedQueue, tmp_path: Path
+) -> None:
+    killed(queue)
+    queue.publish_many(["a", "b"])
+    file = tmp_path / "orders.ndjson"
+    file.write_text(rmq("export", "orders", "--live").out)
+    assert "imported 3 messages (3 dead)" in rmq("import", "copy", str(file), "--state", "dead").out
+    for state in (["--state", "ready"], []):
+        ran = rmq("import", "copy", str(file), *state)
+        assert (ran.code, "was begun with dead of this file" in ran.err) == (1, True)
+    assert "imported 2 messages (2 ready)" in rmq("import", "copy", str(file), "--state", "ready", "--as", "ready").out
+
+
+def test_an_empty_condition_is_not_taken_for_none(rmq: Rmq, queue: LeasedQueue) -> None:
+    killed(queue)
+    for words in (["dlq", "redrive"], ["dlq", "purge", "--yes"], ["export", "--live"]):
+        for option in ("--group", "--text", "--reason", "--header"):
+            assert rmq(*words, "orders", option, "").code == 2
+    assert queue.stats().dead == 3
+
+
 def needed(verb: Verb) -> list[str]:
     return ["1" for each in verb.takes if each.required] + ["id"] * (verb.needs in {"lease", "message"})
 
