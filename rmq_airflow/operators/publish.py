@@ -188,6 +188,8 @@ class RedisQueuePublishOperator(LinkedTask, QueueLineageMixin, BaseOperator):
                         headers=self.headers, group=None if callable(self.group) else self.group,
                         priority=self.priority, publication=self.publication, expires=self.expires,
                     )  # fmt: skip
+                if not outbox.count:
+                    outbox.publish([], publication=self.publication)
             total["accepted" if outbox.published else "duplicates"] += outbox.count
             report_counts(self, name, published=outbox.count if outbox.published else 0)
             if key and (outbox.published or context["ti"].try_number > 1):

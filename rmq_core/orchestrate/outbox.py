@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
 from rmq_core.leased.queue import LeasedQueue
 from rmq_core.messages import Stage
+from rmq_core.orchestrate.claiming import kept_open
 
 
 class Outbox:
@@ -28,6 +29,7 @@ class Outbox:
     def __init__(self, queue: LeasedQueue, headers: Mapping[str, str] | None = None) -> None:
         self.published: bool | None = None
         self.stages: list[Stage] = []
+        self.publications: set[str] = set()
         self._queue, self._headers = queue, headers
 
     @property
@@ -47,8 +49,11 @@ class Outbox:
     ) -> int:
         """Stage messages for the end of the block; return how many. Raises PayloadError and QueueFull.
 
-        group, priority, publication, expires: in a queue that has groups; a NewMessage may have its own.
+        group, priority, publication, expires: in a queue that has groups; a NewMessage may have its own. A publication
+        that is named here begins with the block, also if no message is in it.
         """
+        if publication is not None:
+            self.publications.add(publication)
         turn: dict[str, Any] = {"group": group, "priority": priority, "publication": publication, "expires": expires}
         all_headers = {**(self._headers or {}), **(headers or {})} or None
         self.stages.append(self._queue.stage(payloads, dedup_key=dedup_key, headers=all_headers, **turn))
@@ -71,7 +76,10 @@ def publishing_once(
     except BaseException:
         queue.drop_staged(outbox.stages)
         raise
-    outbox.published = queue.publish_staged(outbox.stages, sink=step, batch=number)
+    with ExitStack() as open_ones:
+        for publication in sorted(outbox.publications):
+            open_ones.enter_context(kept_open(queue, publication))
+        outbox.published = queue.publish_staged(outbox.stages, sink=step, batch=number)
 
 
 _numbers: dict[Hashable, Iterator[int]] = defaultdict(lambda: itertools.count(1))

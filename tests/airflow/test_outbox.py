@@ -126,6 +126,19 @@ def test_messages_belong_to_groups_and_publications(queue: LeasedQueue, task_con
     assert queue.publication("report").messages == 2
 
 
+@pytest.mark.parametrize("messages", [[], ["a"]])
+def test_a_publication_without_new_messages_ends(
+    queue: LeasedQueue, task_context: MakeContext, messages: list[str]
+) -> None:
+    config = LeasedConfig(dedup=True)
+    with LeasedQueue(queue.client, QUEUE, config) as known:
+        known.publish_many(messages)
+    queue.admin.configure(groups="fair")
+    task = operator(messages, publication="report", queue_config=config)
+    task.execute(task_context(task))
+    assert queue.publication("report").done
+
+
 def test_what_cannot_be_published_once_is_refused_with_the_way_out(
     task_context: MakeContext, monkeypatch: pytest.MonkeyPatch, secured_url: str
 ) -> None:
