@@ -82,7 +82,10 @@ def purge_of(queue: str, states: Mapping[str, Match | None], which: str, *, yes:
     with at.queue(queue) as opened:
         if any(states.values()):
             check_conditions(opened, "purge")
-        if not yes and (many := sum(_number(opened, state, where) for state, where in states.items())):
+        counts = dict(states)
+        if "ready" in counts and counts["ready"] == counts.get("isolated", ()):
+            del counts["isolated"]  # a purge of the ready ones takes them, too
+        if not yes and (many := sum(_number(opened, state, where) for state, where in counts.items())):
             whose = f"of {queue} ({opened.discipline}) on {at.settings}"
             confirm(f"Delete {_counted(many, states)} {whose}{which}?")
         with watched("purged") as watch:

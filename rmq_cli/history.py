@@ -79,7 +79,10 @@ def _moment(option: str, text: str | None, now: datetime) -> datetime | None:
         if given.tzinfo is None:
             raise ConfigurationError(f"{option}: say in which zone {text} is, such as {text}Z")
         return given
-    return now - (given if isinstance(given, timedelta) else timedelta(seconds=given))
+    try:
+        return now - (given if isinstance(given, timedelta) else timedelta(seconds=given))
+    except OverflowError:
+        raise ConfigurationError(f"{option}: {text} is longer ago than any history") from None
 
 
 def mark(queue: Queue, text: str, *, at: At) -> None:

@@ -432,7 +432,8 @@ def chosen(
     for name in names or ["*"]:
         if _PATTERN.search(name):
             known = [each for each in server.registered() if discipline in (None, each.discipline)]
-            like = [each for each in known if fnmatch.fnmatchcase(each.name, name)]
+            like = [each for each in known if each.name == name]  # names may have these characters, too
+            like = like or [each for each in known if fnmatch.fnmatchcase(each.name, name)]
             found |= dict.fromkeys(like)
             if names and not like:
                 unknown[name] = ConfigurationError("no registered queue has such a name")

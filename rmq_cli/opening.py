@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
+from math import isfinite
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
@@ -109,7 +110,8 @@ def time_given(option: str, text: str | None, *, moments: bool = False) -> Any:
         return None if text is None else given
     for read in (float, datetime.fromisoformat) if moments else (float,):
         with suppress(ValueError):
-            return read(text)
+            if read is not float or isfinite(float(text)):
+                return read(text)
     also = ", or 2026-05-01T12:00+02:00" if moments else ""
     raise ConfigurationError(f"{option}: write seconds, or a duration as 10m{also}, not {text!r}")
 

@@ -45,6 +45,8 @@ def test_a_part_of_the_history_is_shown_minute_by_minute(rmq: Rmq, server_url: s
     assert len(rmq("history", "orders", "--from", "2d", "--json").records) in {49, 50}, "hours reach further"
     assert "later than the time" in rmq("history", "orders", "--from", "10m", "--to", "20m").err
     assert "in which zone" in rmq("history", "orders", "--from", "2026-11-28T08:00").err
+    for never in ("nan", "inf", "1e300"):
+        assert rmq("history", "orders", "--from", never).code == 2
     assert "leave --minutes" in rmq("history", "orders", "--from", "10m", "--minutes", "5").err
 
 

@@ -140,6 +140,8 @@ def test_an_unknown_name_does_not_hide_the_queues_beside_it(rmq: Rmq) -> None:
     assert "none-*: no registered queue" in ran.err
     assert [each["queue"] for each in rmq("stats", "orders*", "--json").records] == ["orders", "orders-eu"]
     assert [each["queue"] for each in rmq("stats", "--filled", "--json").records] == ["orders", "orders-eu"]
+    rmq("publish", "orders[1]", "a")
+    assert [each["queue"] for each in rmq("stats", "orders[1]", "--json").records] == ["orders[1]"]
 
 
 def test_a_shell_completes_the_names_of_queues(rmq: Rmq, server_url: str) -> None:

@@ -62,6 +62,8 @@ def test_leases_and_stats_show_what_is_isolated(rmq: Rmq, queue: LeasedQueue) ->
         assert lease is not None
         queue.nack(lease)
     assert rmq("stats", "orders", "--json").records[0]["isolated"] == 4
+    asked = rmq("purge", "orders", "--state", "ready", "--state", "isolated").err
+    assert "Delete 4 ready or isolated messages of orders" in asked
     queue.claim(max_messages=4, lease_id="job")
     (lease_record,) = rmq("leases", "orders", "--json").records
     assert lease_record["isolation"] == {"failures": 2, "most": 2}
