@@ -289,13 +289,33 @@ class Terms:
 @contextmanager
 def working(context: identity.StepContext, queue: LeasedQueue, terms: Terms) -> Iterator[ClaimedBatch]:
     """Claim, send heartbeats while the block runs, and settle according to how it ends."""
-    batch = claimed(context, queue, terms, ClaimedBatch)
-    if not batch:
-        yield batch
-        return
-    with concluding(context, batch, queue.config), queue.hold(batch.lease):
-        yield batch
-        batch.finish()
+    with _alone(context, queue):
+        batch = claimed(context, queue, terms, ClaimedBatch)
+        if not batch:
+            yield batch
+            return
+        with concluding(context, batch, queue.config), queue.hold(batch.lease):
+            yield batch
+            batch.finish()
+
+
+@contextmanager
+def _alone(context: identity.StepContext, queue: LeasedQueue) -> Iterator[None]:
+    """Raise ConfigurationError if another block of this step is open: the second would take its messages over."""
+    attempt = _attempt(context, queue)
+    if attempt in _open:
+        raise ConfigurationError(
+            f"this step is in a block that claimed from {queue.name!r}: end that one before the next, or claim more"
+            " messages at once and share them among threads"
+        )
+    _open.add(attempt)
+    try:
+        yield
+    finally:
+        _open.discard(attempt)
+
+
+_open: set[tuple[str, str, int, str]] = set()
 
 
 def claimed(context: identity.StepContext, queue: LeasedQueue, terms: Terms, kind: type[B]) -> B:

@@ -433,6 +433,25 @@ def test_a_step_may_claim_in_several_consecutive_blocks(
     assert record.tags[CLAIMED] == "2"
 
 
+def test_a_block_inside_another_of_the_same_queue_does_not_take_over_its_messages(
+    instance: dg.DagsterInstance, redis_queue: RedisQueueResource, queue: LeasedQueue
+) -> None:
+    queue.publish_many(["a", "b"])
+
+    @dg.asset
+    def nested(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> None:
+        with redis_queue.claimed(context, queue.name, max_messages=1, on_settled="next") as outer:
+            with (
+                pytest.raises(ConfigurationError, match="end that one before the next"),
+                redis_queue.claimed(context, queue.name, max_messages=1, on_settled="next"),
+            ):
+                pass
+            outer.check()
+
+    assert dg.materialize([nested], instance=instance, resources={"redis_queue": redis_queue}).success
+    assert queue.stats()[:5] == (1, 0, 0, 0, 0)
+
+
 def test_a_second_claim_in_a_step_without_a_name_of_its_own_is_refused_and_not_empty(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: list[list[Any]]
 ) -> None:
