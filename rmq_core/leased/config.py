@@ -160,7 +160,7 @@ class LeasedConfig(PayloadLimits, Generic[P]):
         if self.durability is not None and not isinstance(self.durability, Durability):
             raise ConfigurationError("durability must be a Durability, for example Durability(replicas=1)")
         if self.backoff is not None and not isinstance(self.backoff, Backoff):
-            raise ConfigurationError("backoff must be a Backoff, for example exponential(base=1, cap=300)")
+            raise ConfigurationError("backoff must be a Backoff, as exponential(1, 300), or the text exponential 1 300")
         if self.dedup_key is not None and not callable(self.dedup_key):
             raise ConfigurationError("dedup_key must be a callable from a payload to its key")
 
