@@ -18,8 +18,7 @@ from rmq_airflow.batch import TaskBatch, claim
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import working_on
 from rmq_core import LeasedQueue, LeaseLost, Message
-from rmq_core.orchestrate import conclude
-from rmq_core.running import check_done
+from rmq_core.orchestrate import check_done, conclude
 
 FAILED_DELAY_S = 60.0  # without this delay, a drain would retry a failing message ten times within a second
 Ended = Literal["empty", "max_messages", "max_time"]

@@ -47,8 +47,7 @@ from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts, working_on
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue
-from rmq_core.orchestrate import Claimed, OnSettled, check_on_settled, conclude
-from rmq_core.running import check_done, is_awaited
+from rmq_core.orchestrate import Claimed, OnSettled, check_done, check_on_settled, conclude, is_awaited
 
 MESSAGES = "messages"
 SETTLED_BEFORE = "settled_before"

@@ -30,7 +30,7 @@ from rmq_airflow.links import LinkedTask
 from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_core import ConfigurationError, LeasedConfig
-from rmq_core.running import is_awaited
+from rmq_core.orchestrate import is_awaited
 
 Count = Literal["claimed", "acked", "failed", "dead", "isolated"]
 COUNTED: tuple[Count, ...] = ("claimed", "acked", "failed", "dead", "isolated")

@@ -42,6 +42,7 @@ def configure(
         _check(engine, after)
         changed = {name for name in {*stored, *after} if stored.get(name, ...) != after.get(name, ...)}
         if not changed:
+            yield from engine.change(stored, after)  # again, for one that was interrupted between its steps
             return (yield from settings_of(engine))
         if (yield from apply(engine, before, after)):
             break

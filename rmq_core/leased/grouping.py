@@ -132,7 +132,7 @@ def set_groups(
         return
     yield from ready(engine, DISCIPLINE)
     if present is not None and (policy is None or present.startswith("0") != (policy.concurrent is None)):
-        yield from _ungroup(engine, policy_text(Groups(), rate, group_rate))
+        yield from _ungroup(engine, policy_text(Groups(), rate, group_rate), present)
     if wanted is not None:
         yield from _store(engine, wanted)
     else:
@@ -159,7 +159,7 @@ def _store(engine: LeasedEngine, policy: str) -> Exchange[None]:
         yield from finish(engine, COMMIT.decode() + commit)
 
 
-def _ungroup(engine: LeasedEngine, policy: str) -> Exchange[None]:
+def _ungroup(engine: LeasedEngine, policy: str, former: str) -> Exchange[None]:
     for name, stored in _pairs((yield Command(("HGETALL", engine.keys.publications)))).items():
         if not Publication.of(name, stored, 0).done:
             raise _uncounted(name)
@@ -177,6 +177,7 @@ def _ungroup(engine: LeasedEngine, policy: str) -> Exchange[None]:
         reply = yield call
         if reply.startswith(b"counted "):
             yield from finish(engine, COMMIT.decode() + commit)
+            yield from _store(engine, former)
             raise _uncounted(text_of(reply)[8:])
         if not number_after(b"moved ", reply):
             break

@@ -40,12 +40,13 @@ from rmq_core.orchestrate.limits import (
 )
 from rmq_core.orchestrate.outbox import Outbox, publishing_once
 from rmq_core.policy import chosen_groups
+from rmq_core.running import check_done, is_awaited
 
 __all__ = [
     "ALERTS", "PUBLISHERS", "AlertLimits", "Claimant", "Claimed", "Counted", "DriverGuard", "Exceeded", "Grade",
     "Handover", "LeaseWatch", "LimitBounds", "OnSettled", "Outbox", "Relation", "Resolve", "Settleable", "StatsLimits",
-    "Submission", "Threshold", "acting_as", "by_queue", "check_on_settled", "check_secrets", "chosen_groups",
-    "claim_as", "claimable", "conclude", "counted", "depth", "end_group", "has_left", "kept_open", "publishing_as",
-    "publishing_once", "refuse_foreign", "repeat_after_s", "resolve_secret", "tools_of", "unmet",
-    "with_publisher",
+    "Submission", "Threshold", "acting_as", "by_queue", "check_done", "check_on_settled", "check_secrets",
+    "chosen_groups", "claim_as", "claimable", "conclude", "counted", "depth", "end_group", "has_left", "is_awaited",
+    "kept_open", "publishing_as", "publishing_once", "refuse_foreign", "repeat_after_s", "resolve_secret", "tools_of",
+    "unmet", "with_publisher",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from rmq_core import ConfigurationError, LeaseLost, Message
-from rmq_core.running import check_done, is_awaited
+from rmq_core.orchestrate import check_done, is_awaited
 from rmq_dagster.components.base import MessageAssetComponent, function_at
 from rmq_dagster.components.scaffolding import ConsumeScaffolder
 from rmq_dagster.runs.claiming import ClaimedBatch

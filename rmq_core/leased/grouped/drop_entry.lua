@@ -36,10 +36,14 @@ local function drop_entry(key, entry, kind, becomes)
   leaves(name, number)
   r.count, line_of().count = r.count - 1, line_of().count - 1
   if in_line(r) then line.claimable = line.claimable - 1 end
-  if isolated then
-    r.suspects = math.max(0, r.suspects - 1)
-    enter({name})
+  local head = number == r.first
+  if head then -- what the group may have rested for
+    r.first, r.until_ms = number + 1, 0
+    if r.place == 'r' then r.place = 'n' end
+    skip_gaps(name, r)
   end
+  if isolated then r.suspects = math.max(0, r.suspects - 1) end
+  if isolated or head then enter({name}) end
   store({name})
   counted({entry}, change)
   set_unique({entry})

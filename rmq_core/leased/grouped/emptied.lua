@@ -48,7 +48,7 @@ local function emptied()
   redis.call('DEL', groups)
   store(held)
   local rest, kept = {}, {}
-  each_delayed(delayed, '-inf', '+inf', function(page)
+  each_delayed(delayed, 0, '+inf', function(page) -- those below are isolated: they go, too, and were counted out
     add_each(rest, page)
     for _, digest in ipairs(digests_in(page)) do kept[digest] = true end
   end)

@@ -343,6 +343,17 @@ def test_leases_from_before_a_limit_have_to_end_before_limited_groups_are_claime
     assert payloads(waiting.result(10).messages) == ["2"]
 
 
+@pytest.mark.parametrize("verb", ["cancel", "dead_letter"])
+def test_a_group_does_not_rest_for_a_failed_message_that_was_taken_out(world: World, verb: str) -> None:
+    queue = world.queue()
+    queue.admin.configure(groups="exclusive")
+    queue.publish_many(["bad", "good"], group="a")
+    queue.nack(queue.claim(), delay=3600)
+    assert queue.claim() is None
+    assert getattr(queue.admin, verb)(queue.admin.peek()[0].id)
+    assert queue.claim().message.payload == "good"
+
+
 def test_the_groups_with_the_most_waiting_messages_are_listed(world: World) -> None:
     queue = world.queue()
     assert queue.admin.groups() == []

@@ -188,6 +188,17 @@ def test_deleted_messages_are_done(world: World) -> None:
     assert (counts(queue), done(queue)) == ((0, 0, 0, 0, 6), True)
 
 
+def test_isolated_messages_that_were_made_due_and_then_purged_are_done(world: World) -> None:
+    queue = counting(world)
+    queue.publish_many(["a", "b"], publication=NAME)
+    for delay in (None, 3600):
+        queue.nack(queue.claim(max_messages=2), delay=delay)
+    for message in queue.admin.browse("delayed", 0, 9).messages:
+        assert queue.admin.run_now(message.id)
+    assert queue.admin.purge("ready") == 2
+    assert (counts(queue), done(queue)) == ((0, 0, 0, 0, 2), True)
+
+
 def test_duplicates_are_no_part_of_it(world: World) -> None:
     queue = counting(world)
     queue.publish("a", dedup_key="1")
@@ -248,21 +259,27 @@ def test_groups_stay_while_a_publication_has_not_ended(world: World) -> None:
         queue.publication(NAME)
 
 
-def test_a_publication_that_begins_while_groups_are_removed_keeps_them(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("policy", ["fair", "exclusive"])
+def test_a_publication_that_begins_while_groups_are_removed_keeps_them_and_their_limit(
+    world: World, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue, store = counting(world), grouping._store
+    queue, store = counting(world, policy=policy), grouping._store
     queue.publish_many(map(str, range(1500)), group="a")
 
-    def late(engine: Any, policy: Any) -> Any:
+    def late(engine: Any, text: Any) -> Any:
         with LeasedQueue(world.url, "q") as other:
-            other.publish_many(["x", "y"], publication=NAME)
-        return store(engine, policy)
+            if not other.publication(NAME).messages:
+                other.publish_many(["x", "y"], publication=NAME)
+        return store(engine, text)
 
     monkeypatch.setattr(grouping, "_store", late)
     with pytest.raises(ConfigurationError, match="has not ended"):
         queue.admin.configure(reset="groups")
     assert counts(queue) == (2, 0, 0, 0, 0)
+    leases = [lease for _ in range(2) if (lease := queue.claim(groups=["a"]))]
+    assert len(leases) == (1 if policy == "exclusive" else 2)
+    for lease in leases:
+        queue.release(lease)
     assert len(drain(queue)) == 1502
     assert (counts(queue), done(queue)) == ((0, 0, 2, 0, 0), True)
 
