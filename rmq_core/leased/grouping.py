@@ -9,6 +9,7 @@ files in `grouped`. All other scripts are those of a plain queue, which therefor
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -137,6 +138,15 @@ def set_groups(
         yield from _store(engine, wanted)
     else:
         yield Command(("UNLINK", engine.keys.unique))
+
+
+def forget_groups(engine: LeasedEngine) -> Exchange[None]:
+    """Let the messages of a queue that was removed wait in one line again, as those of a new one do."""
+    present = yield from _present(engine)
+    if present is not None:
+        with suppress(ConfigurationError):  # somebody holds a publication open, and goes on with the queue
+            yield from _ungroup(engine, policy_text(Groups(), None, None), present)
+            yield Command(("UNLINK", engine.keys.unique))
 
 
 def _present(engine: LeasedEngine) -> Exchange[str | None]:

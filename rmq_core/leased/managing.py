@@ -402,7 +402,11 @@ def unregister(engine: LeasedEngine) -> Exchange[None]:
     published to the queue before does not add it to the list again; a new queue object does with its first publish or
     claim. On a cluster the list has a slot of its own, so that the check and the removal are two steps.
     """
+    from rmq_core.leased.grouping import forget_groups  # its module imports this one
+
     check_left(engine, (yield from left(engine)))
+    if engine.keys.layout == "grouped":
+        yield from forget_groups(engine)
 
 
 def left(engine: LeasedEngine) -> Exchange[list[int]]:

@@ -7,6 +7,7 @@
 local earlier = replay()
 if earlier then return earlier end
 if line and redis.call('TYPE', line).ok ~= 'string' then
+  assert(line ~= ready, 'this client does not know yet that the queue has shards')
   redis.call('LLEN', ready) -- refuses a wrong type before anything is written
   if redis.call('EXISTS', line) == 1 then
     -- Clients that know the map already have given back messages to where they will be ready.

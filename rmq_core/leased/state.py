@@ -88,11 +88,11 @@ class LeasedEngine(KeyedEngine, Following, Observer):
         from rmq_core.leased.grouping import set_groups  # its module imports this one
         from rmq_core.leased.shards.resharding import reshard
 
-        if before.get("shards") != after.get("shards"):
-            yield from reshard(self, before, after)
         if "groups" in before or "groups" in after:
             policy, rate, group_rate = (of_text(after.get(name)) for name in ("groups", "rate", "group_rate"))
             yield from set_groups(self, policy, rate, group_rate)
+        if before.get("shards") != after.get("shards"):  # which a queue in groups cannot have
+            yield from reshard(self, before, after)
 
     @property
     def settled(self) -> bool:

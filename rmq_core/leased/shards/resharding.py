@@ -49,7 +49,9 @@ def reshard(engine: LeasedEngine, before: dict[str, Any], after: dict[str, Any])
         return
     now_ms = int((yield from server_time(engine)).timestamp() * 1000)
     new = changed(engine.name, known, count, now_ms, engine.dedup_window_ms)
-    yield from _exchange(engine, before, {**before, "shards": str(new)})
+    kept = {name: value for name, value in before.items() if name in after}
+    yield from _exchange(engine, before, {**kept, "shards": str(new)})
+    engine.take((yield Command(engine.look)))  # else the config that the shards get may still have groups
 
 
 def changed(queue: str, known: Shards | None, count: int, now_ms: int, window_ms: int) -> Shards:

@@ -354,6 +354,32 @@ def test_a_group_does_not_rest_for_a_failed_message_that_was_taken_out(world: Wo
     assert queue.claim().message.payload == "good"
 
 
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_queue_goes_from_groups_to_shards_in_one_call(world: World, knows: bool) -> None:
+    queue = world.queue()
+    queue.admin.configure(groups="exclusive", rate="9/1s")
+    queue.publish_many(["a", "b", "c"], group="g")
+    changing = queue if knows else world.queue()
+    changing.admin.configure(shards=2, reset="groups,rate")
+    assert changing.stats().ready == 3
+    assert set(changing.admin.settings().stored) == {"shards"}
+    assert sorted(drain(world.queue())) == ["a", "b", "c"]
+
+
+def test_a_queue_that_is_forgotten_begins_anew_without_groups(world: World) -> None:
+    queue = world.queue()
+    queue.admin.configure(groups="exclusive", rate="1/1h")
+    queue.publish("a", group="g")
+    queue.ack(queue.claim())
+    queue.admin.unregister()
+    new = world.queue()
+    new.publish_many(["b", "c"], group="g")
+    assert new.claim(max_messages=1) is not None
+    assert new.claim(max_messages=1) is not None
+    queue.publish("d")
+    assert queue.claim().message.payload == "d"
+
+
 def test_the_groups_with_the_most_waiting_messages_are_listed(world: World) -> None:
     queue = world.queue()
     assert queue.admin.groups() == []

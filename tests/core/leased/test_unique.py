@@ -260,7 +260,8 @@ def test_what_replaces_and_what_is_replaced_is_counted_and_told(world: World) ->
     assert told == [(Operation.REPLACE, old.id), (Operation.REPLACE, new.id)]
     timeline = queue.admin.why(old.id)
     assert timeline.state == "gone"
-    assert [(step.what, bool(step.who)) for step in timeline.steps] == [("published", True), ("replaced", True)]
+    steps = [step for step in timeline.steps if not step.what.startswith("queue:")]  # of the same millisecond
+    assert [(step.what, bool(step.who)) for step in steps] == [("published", True), ("replaced", True)]
     assert [(step.what, bool(step.who)) for step in queue.admin.why(new.id).steps][-1] == ("replaced", False)
     queue.close()
     totals = world.queue().admin.totals()
