@@ -200,7 +200,7 @@ class Run(ABC):
         """Return a context that keeps a lease alive, if the discipline can extend leases."""
 
     def blames(self, error: BaseException) -> bool:
-        """Return whether an error of the handler is a failure of its message; so is the end that a handler asks for."""
+        """Return whether an error of the handler is a failure of its message. `sys.exit` in a handler is one, too."""
         return isinstance(error, Exception | SystemExit)
 
     @contextmanager
@@ -411,9 +411,9 @@ def is_awaited(handler: Callable[..., object]) -> bool:
 
 
 def check_done(name: str, result: object) -> None:
-    """Raise ConfigurationError if the function of this name returned something that has yet to do the work.
+    """Raise ConfigurationError if the function `name` returned an awaitable or a generator, whose code has not run.
 
-    An ack would lose that work.
+    Callers ask this before they ack, because the ack would lose that work.
     """
     if inspect.iscoroutine(result):
         result.close()  # without this, Python warns that it was never awaited

@@ -141,7 +141,7 @@ def set_groups(
 
 
 def forget_groups(engine: LeasedEngine) -> Exchange[None]:
-    """Let the messages of a queue that was removed wait in one line again, as those of a new one do."""
+    """Remove the groups of a queue that was taken off the list of queues: its settings, which had them, are gone."""
     present = yield from _present(engine)
     if present is not None:
         with suppress(ConfigurationError):  # somebody holds a publication open, and goes on with the queue

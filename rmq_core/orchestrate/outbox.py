@@ -49,8 +49,8 @@ class Outbox:
     ) -> int:
         """Stage messages for the end of the block; return how many. Raises PayloadError and QueueFull.
 
-        group, priority, publication, expires: in a queue that has groups; a NewMessage may have its own. A publication
-        that is named here begins with the block, also if no message is in it.
+        group, priority, publication, expires: in a queue that has groups; a NewMessage may have its own. The
+        publication named here exists after the block, even if no message belongs to it.
         """
         if publication is not None:
             self.publications.add(publication)

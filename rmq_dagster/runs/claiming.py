@@ -301,7 +301,7 @@ def working(context: identity.StepContext, queue: LeasedQueue, terms: Terms) -> 
 
 @contextmanager
 def _alone(context: identity.StepContext, queue: LeasedQueue) -> Iterator[None]:
-    """Raise ConfigurationError if another block of this step is open: the second would take its messages over."""
+    """Raise ConfigurationError inside another block of this step and queue, whose lease the claim would take over."""
     attempt = _attempt(context, queue)
     if attempt in _open:
         raise ConfigurationError(
